@@ -1,0 +1,187 @@
+"""Which errors exist, and what may be done about each.
+
+    LocalAIError
+    ├── BadSetting            start refused: a setting cannot be used
+    ├── StartRefused          start refused: the machine is not as needed (port taken, folder unusable)
+    ├── BadInput              the caller's fault; names the field, the value and what would be accepted
+    │   └── BodyTooLarge
+    ├── NotAuthenticated      no key, or a wrong one
+    ├── NotAuthorized         a key that may not do this
+    ├── NotFound              nothing of that name or id
+    │   └── ModelNotFound
+    ├── ModelLoading          the load goes on; ask again
+    ├── ModelHeld             an attempt failed and its hold has not ended; carries the real cause
+    ├── Replaced              a write touched no row: somebody else owns the attempt now; read the row, believe only it
+    ├── StorageUnavailable    the database refused or did not answer
+    ├── NoRoute               nobody listens for this node: it is absent
+    ├── NodeQuiet             the node did not answer within the limit; nothing is known
+    ├── NodeUnreachable       the bus or network gave no answer; nothing is known about the node
+    ├── WorkerRefused         the worker's own word
+    ├── BackendError          a model process answered with an error
+    │   ├── BackendUnavailable    the connection to this process instance is gone
+    │   ├── ModelGone             the process runs, but holds no model
+    │   ├── WrongModel            the process holds another model
+    │   ├── BackendBusy           the process is full; it is not dead
+    │   ├── BackendDeadline       the call took longer than its deadline
+    │   ├── BackendUnimplemented  the process does not offer this call
+    │   └── BackendRejected       the process says that the request cannot be served (too long, wrong format)
+    ├── CallCancelled         the client left; nobody reads the answer
+    └── OperationFailed       work on a node or in a job failed with a typed cause (`localai.jobs.rules.Cause`)
+
+The class docstring is the default message, facts are attributes, and no code reads an error's text to decide.
+HTTP status, ``error.code`` and ``Retry-After`` of each stand in one table in ``web/errors.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class LocalAIError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
+        self.facts = facts
+        self.message = message or (type(self).__doc__ or "").strip().format_map(_Facts(facts))
+        super().__init__(self.message)
+
+
+class _Facts(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+class BadSetting(LocalAIError):
+    """A setting cannot be used."""
+
+    def __init__(self, variable: str, value: str, accepted: str) -> None:
+        self.variable, self.value, self.accepted = variable, value, accepted
+        super().__init__(f"{variable}={value!r} cannot be used; accepted: {accepted}")
+
+
+class StartRefused(LocalAIError):
+    """The process cannot start."""
+
+
+class BadInput(LocalAIError):
+    """The request cannot be used."""
+
+    def __init__(self, field: str, value: object, accepted: str, message: str | None = None) -> None:
+        self.field, self.value, self.accepted = field, value, accepted
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        super().__init__(message or f"{field}: {shown} cannot be used; accepted: {accepted}")
+
+
+class BodyTooLarge(BadInput):
+    """The request body is larger than the limit."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        super().__init__(
+            "body", "", "", f"the request body is larger than {limit_bytes} bytes; LOCALAI_UPLOAD_LIMIT sets the limit"
+        )
+
+
+class NotAuthenticated(LocalAIError):
+    """A key is required: send it as `Authorization: Bearer <key>`."""
+
+
+class NotAuthorized(LocalAIError):
+    """This key may not do that."""
+
+
+class NotFound(LocalAIError):
+    """Nothing of that name."""
+
+
+class ModelNotFound(NotFound):
+    """The model does not exist."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        super().__init__(f"the model {model!r} does not exist; GET /v1/models lists those that do")
+
+
+class ModelLoading(LocalAIError):
+    """The model is loading."""
+
+    def __init__(self, message: str, loading: dict[str, Any], retry_after_s: int) -> None:
+        self.loading, self.retry_after_s = loading, retry_after_s
+        super().__init__(message)
+
+
+class ModelHeld(LocalAIError):
+    """The last load of the model failed, and the model is held."""
+
+    def __init__(self, message: str, loading: dict[str, Any], retry_after_s: int) -> None:
+        self.loading, self.retry_after_s = loading, retry_after_s
+        super().__init__(message)
+
+
+class Replaced(LocalAIError):
+    """You were replaced: another owner or attempt has taken this over."""
+
+
+class StorageUnavailable(LocalAIError):
+    """The database cannot be reached."""
+
+
+class NoRoute(LocalAIError):
+    """Nobody listens for node {node_id}."""
+
+
+class NodeQuiet(LocalAIError):
+    """Node {node_id} has not answered within {timeout_s} s."""
+
+
+class NodeUnreachable(LocalAIError):
+    """The network gave no answer; nothing is known about node {node_id}."""
+
+
+class WorkerRefused(LocalAIError):
+    """The worker answered: {reason}."""
+
+
+class BackendError(LocalAIError):
+    """The model process answered with an error."""
+
+
+class BackendUnavailable(BackendError):
+    """The connection to the model process is gone."""
+
+
+class ModelGone(BackendError):
+    """The model process holds no model."""
+
+
+class WrongModel(BackendError):
+    """The model process holds another model."""
+
+
+class BackendBusy(BackendError):
+    """The model process is full."""
+
+
+class BackendDeadline(BackendError):
+    """The model process took longer than the deadline of the call."""
+
+
+class BackendUnimplemented(BackendError):
+    """The model process does not offer this call."""
+
+
+class BackendRejected(BackendError):
+    """The model process cannot serve this request."""
+
+
+class CallCancelled(LocalAIError):
+    """The client left before the answer was complete."""
+
+
+class OperationFailed(LocalAIError):
+    """The operation failed."""
+
+    def __init__(self, cause: str, message: str, *, stderr_tail: str = "") -> None:
+        self.cause, self.stderr_tail = cause, stderr_tail
+        super().__init__(message)

@@ -1,0 +1,307 @@
+"""What an agent and a frontend say to each other about one operation, and which answer a row gives.
+
+An *operation* is the remote work of one attempt, named by job id and ``op_generation``. The values here are the bodies
+of ``POST /api/node/<id>/jobs/<job>/claim`` and ``POST /api/node/<id>/report``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from localai.errors import BadInput
+
+
+class Cause(StrEnum):
+    """Why a job failed. The text of an error is for people; this is for code, metrics and the retry policy."""
+
+    BAD_CONFIG = "bad_config"  # the model's config cannot be used
+    NO_NODE = "no_node"  # no node may hold the model
+    NO_ROOM = "no_room"  # nodes exist, none has room
+    MODEL_FETCH_FAILED = "model_fetch_failed"  # the frontend could not get the model's bytes
+    DIGEST_MISMATCH = "digest_mismatch"  # bytes are not what was promised
+    FILE_MISSING = "file_missing"  # a declared file is nowhere
+    BACKEND_UNKNOWN = "backend_unknown"  # no gallery entry of that name
+    BACKEND_UNAVAILABLE = "backend_unavailable"  # no build for this machine
+    BACKEND_INSTALL_DISABLED = "backend_install_disabled"
+    BACKEND_INSTALL_FAILED = "backend_install_failed"
+    STAGING_FAILED = "staging_failed"
+    STAGING_STALLED = "staging_stalled"
+    DISK_FULL = "disk_full"
+    NO_PORT = "no_port"
+    START_FAILED = "start_failed"  # the process ended before it answered Health
+    START_TIMEOUT = "start_timeout"
+    LOAD_REFUSED = "load_refused"  # LoadModel answered success=false
+    LOAD_TIMEOUT = "load_timeout"
+    PROCESS_ENDED = "process_ended"  # the process ended during LoadModel
+    BUDGET_OVER = "budget_over"  # the owner's bound for a phase
+    OWNER_LOST = "owner_lost"  # the lease of the owner lapsed
+    WORKER_RESTARTED = "worker_restarted"
+    WORKER_SILENT = "worker_silent"
+    OPERATION_LOST = "operation_lost"  # the worker does not know the operation
+    OPERATION_KILLED = "operation_killed"  # the worker's watchdog ended it: nobody renewed it, or its deadline passed
+    REVISION_CHANGED = "revision_changed"
+    CANCELLED = "cancelled"
+    CHILD_FAILED = "child_failed"
+    INTERNAL = "internal"
+
+
+class Phase(StrEnum):
+    """Where a load is; the words of ``load-status``."""
+
+    PENDING = "pending"  # choosing a node, or fetching the model's bytes to the frontend
+    INSTALLING = "installing"
+    STAGING = "staging"
+    LOADING = "loading"
+
+
+class OpState(StrEnum):
+    """How far the operation is, in the words of the job row."""
+
+    SENT = "sent"
+    CLAIMED = "claimed"
+    READY = "ready"  # LoadModel came back with success and the process lives
+    ENDED = "ended"  # nothing of this operation runs any more
+
+
+class Answer(StrEnum):
+    """What the row says to the agent's report of one operation."""
+
+    KEEP = "keep"  # may live kill TTL from the moment the report was sent
+    WAIT = "wait"  # nothing changes; absence is not proof
+    COMPLETE = "complete"  # the operation is over, its process stays if it is READY
+    STOP = "stop"  # the group is to be ended, also when READY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """One file the node must have before the start.
+
+    ``path`` is relative to the model's own folder on the node. Sources are tried in order; one that begins with ``/``
+    is a path below each of the frontend URLs the agent registers with.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Everything the agent needs to run one operation; the answer to its claim. Durations are in seconds."""
+
+    job_id: str
+    op_generation: int
+    kind: str
+    model: str
+    slot: int
+    backend: str
+    #: The string sent as ``ModelOptions.Model`` when nothing is staged, else None: then it is the staged path.
+    identity: str | None
+    #: Path of the main file within the model's folder, or None when the config names no file.
+    model_file: str | None
+    files: tuple[StagedFile, ...]
+    #: ``ModelOptions`` as proto3 JSON with original field names, without Model, ModelFile, ModelPath.
+    model_options: dict[str, Any]
+    #: Fields of ModelOptions that name staged files: field -> path within the model's folder.
+    file_fields: dict[str, str]
+    env: dict[str, str]
+    deadline_s: float
+    install_timeout_s: float
+    start_timeout_s: float
+    load_timeout_s: float
+    #: How the load timeout came about, for the error at the bound.
+    load_timeout_reason: str
+    stall_window_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Order:
+        fields = dict(body)
+        fields["files"] = tuple(
+            StagedFile(path=f["path"], size=f["size"], sha256=f["sha256"], sources=tuple(f["sources"]))
+            for f in body["files"]
+        )
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationError:
+    """Why an operation ended without success, in the agent's words."""
+
+    cause: str
+    message: str
+    stderr_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationReport:
+    """One operation as the agent sees it. Counters are bytes and files of the current phase."""
+
+    job_id: str
+    op_generation: int
+    op_state: OpState
+    phase: Phase
+    bytes_done: int = 0
+    bytes_total: int = 0
+    file_index: int = 0
+    files_total: int = 0
+    message: str | None = None
+    #: A number that grows whenever work moved (bytes received, bytes hashed, a phase entered).
+    progress: int = 0
+    process_instance: str | None = None
+    address: str | None = None
+    #: The very Model string LoadModel got; every later call carries it as ModelIdentity.
+    identity: str | None = None
+    error: OperationError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessReport:
+    """One live model process of the agent's table."""
+
+    process_instance: str
+    model: str
+    slot: int
+    job_id: str
+    op_generation: int
+    address: str
+    pid: int
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything one incarnation of an agent runs at one moment. Rows ignore a ``seq`` that is not higher."""
+
+    incarnation: int
+    seq: int
+    operations: tuple[OperationReport, ...] = ()
+    processes: tuple[ProcessReport, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Report:
+        """Raises BadInput with the field that cannot be used."""
+        try:
+            return cls(
+                incarnation=int(body["incarnation"]),
+                seq=int(body["seq"]),
+                operations=tuple(_operation(item) for item in body.get("operations", ())),
+                processes=tuple(ProcessReport(**item) for item in body.get("processes", ())),
+            )
+        except KeyError as error:
+            raise BadInput(str(error.args[0]), None, "a value") from None
+        except (TypeError, ValueError) as error:
+            raise BadInput("report", str(error), "a report of this version") from None
+
+
+def _operation(item: Mapping[str, Any]) -> OperationReport:
+    fields = dict(item)
+    fields["op_state"] = OpState(item["op_state"])
+    fields["phase"] = Phase(item["phase"])
+    if item.get("error"):
+        fields["error"] = OperationError(**item["error"])
+    return OperationReport(**fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationAnswer:
+    job_id: str
+    op_generation: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAnswer:
+    """The frontend's answer to a report. ``stop_processes`` are instances a committed cleanup job names."""
+
+    operations: tuple[OperationAnswer, ...] = ()
+    stop_processes: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> ReportAnswer:
+        return cls(
+            operations=tuple(
+                OperationAnswer(
+                    job_id=item["job_id"], op_generation=item["op_generation"], answer=Answer(item["answer"])
+                )
+                for item in body.get("operations", ())
+            ),
+            stop_processes=tuple(body.get("stop_processes", ())),
+        )
+
+
+def answer_for(state: str | None, *, lease_valid: bool, op_matches: bool) -> Answer:
+    """Which answer a row gives (job protocol, section 5.6). ``state`` is None where there is no row."""
+    if state is None or not op_matches:
+        return Answer.WAIT
+    if state == "succeeded":
+        return Answer.COMPLETE
+    if state in ("failed", "cancelled"):
+        return Answer.STOP
+    return Answer.KEEP if lease_valid else Answer.WAIT
+
+
+def operation_key(job_id: str, op_generation: int) -> tuple[str, int]:
+    return (job_id, op_generation)
+
+
+def process_key(model: str, slot: int) -> str:
+    """``<model>#<slot>``: what the agent keeps at most one process for."""
+    return f"{model}#{slot}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    """An exact stop. Any given field that does not match stops nothing."""
+
+    job_id: str
+    op_generation: int
+    process_key: str
+    address: str | None = None
+    process_instance: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> StopRequest:
+        return cls(**body)
+
+
+class StopOutcome(StrEnum):
+    """What the agent did with an exact stop."""
+
+    TERMINATED = "terminated"
+    ALREADY_GONE = "already_gone"
+    NOT_MINE = "not_mine"  # a field did not match; nothing was stopped
+    FINISHED = "finished"  # the operation is complete: only a stop that names the instance ends a serving process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAnswer:
+    outcome: StopOutcome
+    incarnation: int
+    terminated: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"outcome": self.outcome.value, "incarnation": self.incarnation, "terminated": list(self.terminated)}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> StopAnswer:
+        return cls(
+            outcome=StopOutcome(body["outcome"]),
+            incarnation=int(body["incarnation"]),
+            terminated=tuple(body.get("terminated", ())),
+        )

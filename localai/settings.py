@@ -1,0 +1,618 @@
+"""Which settings exist, what they mean, and which combinations are refused.
+
+One table: the command line, the environment variables and ``docs/reference/settings.md`` are made from it. Nothing
+else in the project reads the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from localai.errors import BadSetting
+
+#: Clocks of two machines drift apart by less than this share of a duration.
+CLOCK_RATE_ERROR = 0.05
+
+_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_TRUE = {"1", "true", "yes", "on", "t"}
+_FALSE = {"0", "false", "no", "off", "f", ""}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Go-style duration such as ``1m30s`` or ``250ms``; a bare ``0`` is zero. Raises ValueError."""
+    text = text.strip()
+    if text == "0":
+        return 0.0
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("a duration such as 30s, 1m30s or 250ms")
+    return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest Go-style text of a number of seconds."""
+    if seconds == 0:
+        return "0"
+    for unit, size in (("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= size and seconds % size == 0:
+            return f"{int(seconds // size)}{unit}"
+    if seconds >= 1:
+        return f"{seconds:g}s"
+    return f"{seconds * 1000:g}ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What is known of one setting beside its name and its value."""
+
+    variable: str
+    kind: str  # duration, integer, number, text, switch, path, list, choice
+    default: str
+    meaning: str
+    commands: tuple[str, ...]  # which of up, run, worker, client take it as a flag
+    choices: tuple[str, ...] = ()
+    secret: bool = False
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.variable.removeprefix("LOCALAI_").lower().replace("_", "-")
+
+    def parse(self, text: str) -> Any:
+        """The typed value of a text. Raises BadSetting with the variable, the text and what would be accepted."""
+        try:
+            return self._parse(text)
+        except ValueError as error:
+            shown = "(hidden)" if self.secret else text
+            raise BadSetting(self.variable, shown, str(error)) from None
+
+    def _parse(self, text: str) -> Any:
+        match self.kind:
+            case "duration":
+                return parse_duration(text)
+            case "integer":
+                if not re.fullmatch(r"-?\d+", text.strip()):
+                    raise ValueError("a whole number")
+                return int(text)
+            case "switch":
+                if text.strip().lower() not in _TRUE | _FALSE:
+                    raise ValueError("true or false")
+                return text.strip().lower() in _TRUE
+            case "path":
+                return Path(text).expanduser() if text else None
+            case "list":
+                return tuple(part.strip() for part in text.split(",") if part.strip())
+            case "choice":
+                if text not in self.choices:
+                    raise ValueError("one of " + ", ".join(self.choices))
+                return text
+            case _:
+                return text
+
+    def format(self, value: Any) -> str:
+        """The text that `parse` turns into this value."""
+        match self.kind:
+            case "duration":
+                return format_duration(value)
+            case "switch":
+                return "true" if value else "false"
+            case "list":
+                return ",".join(value)
+            case "path":
+                return "" if value is None else str(value)
+            case _:
+                return str(value)
+
+
+def _setting(
+    variable: str,
+    kind: str,
+    default: str,
+    meaning: str,
+    commands: str = "up run worker",
+    *,
+    choices: tuple[str, ...] = (),
+    secret: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    spec = Spec(variable, kind, default, meaning, tuple(commands.split()), choices, secret, aliases)
+    return field(default=spec.parse(default), metadata={"spec": spec})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting with its value. Durations are in seconds and end in ``_s``."""
+
+    # Where things are
+    state_dir: Path | None = _setting(
+        "LOCALAI_STATE_DIR",
+        "path",
+        "",
+        "Folder that holds everything of this machine; empty means the user's data folder.",
+        "up run worker client",
+    )
+    address: str = _setting("LOCALAI_BIND_ADDRESS", "text", "127.0.0.1", "Address the frontend listens on.", "up run")
+    port: int = _setting("LOCALAI_PORT", "integer", "8080", "Port the frontend listens on.", "up run")
+    web_workers: int = _setting(
+        "LOCALAI_WEB_WORKERS",
+        "integer",
+        "1",
+        "Web processes of this frontend; one per core is a good number.",
+        "up run",
+    )
+    models_path: Path | None = _setting(
+        "LOCALAI_MODELS_PATH",
+        "path",
+        "",
+        "Folder of model configs and files; empty means <state-dir>/models on a frontend and <data folder>/models on a worker.",
+    )
+    database_url: str = _setting(
+        "LOCALAI_AUTH_DATABASE_URL",
+        "text",
+        "",
+        "PostgreSQL connection URL; `localai up` fills it in.",
+        "run",
+        secret=True,
+    )
+    nats_url: str = _setting(
+        "LOCALAI_NATS_URL", "text", "", "NATS URL; `localai up` fills it in.", "run worker", secret=True
+    )
+    broker_url: str = _setting(
+        "LOCALAI_BROKER_URL",
+        "text",
+        "",
+        "Redis or Valkey URL of the task queue; `localai up` fills it in.",
+        "run worker",
+        secret=True,
+    )
+    instance_id: str = _setting(
+        "LOCALAI_INSTANCE_ID", "text", "", "Name of this frontend in logs; empty means drawn at start.", "run"
+    )
+
+    # Access
+    api_key: tuple[str, ...] = _setting(
+        "LOCALAI_API_KEY",
+        "list",
+        "",
+        "Admin keys, separated by commas; empty means the one in <state-dir>/api-key.",
+        "up run client",
+        secret=True,
+        aliases=("API_KEY",),
+    )
+    url: str = _setting(
+        "LOCALAI_URL",
+        "text",
+        "",
+        "Frontend that client commands talk to; empty means the one of the local state folder.",
+        "client",
+    )
+    registration_token: str = _setting(
+        "LOCALAI_REGISTRATION_TOKEN", "text", "", "Token a worker shows to register.", "run worker", secret=True
+    )
+    registration_require_auth: bool = _setting(
+        "LOCALAI_REGISTRATION_REQUIRE_AUTH",
+        "switch",
+        "false",
+        "Refuse to start without a registration token.",
+        "run worker",
+    )
+    distributed_require_auth: bool = _setting(
+        "LOCALAI_DISTRIBUTED_REQUIRE_AUTH", "switch", "false", "Implies every other require-auth switch.", "run worker"
+    )
+    auto_approve_nodes: bool = _setting(
+        "LOCALAI_AUTO_APPROVE_NODES", "switch", "false", "Approve new nodes without an administrator.", "up run"
+    )
+    upload_limit_mb: int = _setting(
+        "LOCALAI_UPLOAD_LIMIT", "integer", "15", "Largest request body, in megabytes.", "up run"
+    )
+    expose_node_header: bool = _setting(
+        "LOCALAI_EXPOSE_NODE_HEADER",
+        "switch",
+        "false",
+        "Add X-LocalAI-Node with the id of the serving node to inference answers.",
+        "up run",
+    )
+
+    # Worker
+    register_to: tuple[str, ...] = _setting(
+        "LOCALAI_REGISTER_TO", "list", "", "Frontend URLs, separated by commas, tried in turn.", "worker"
+    )
+    node_name: str = _setting(
+        "LOCALAI_NODE_NAME",
+        "text",
+        "",
+        "Name of this node, unique in the cluster; empty means the host name.",
+        "worker up",
+    )
+    serve_addr: str = _setting(
+        "LOCALAI_SERVE_ADDR",
+        "text",
+        "0.0.0.0:50051",
+        "Address and base port of model processes; the agent's HTTP server takes the port below.",
+        "worker",
+    )
+    grpc_max_port: int = _setting(
+        "LOCALAI_GRPC_MAX_PORT",
+        "integer",
+        "65535",
+        "Highest port of model processes; above 65535 is clamped, below the base port is ignored.",
+        "worker up",
+    )
+    addr: str = _setting(
+        "LOCALAI_ADDR", "text", "", "Reachable host:port of this worker; sets the advertised addresses.", "worker"
+    )
+    advertise_addr: str = _setting(
+        "LOCALAI_ADVERTISE_ADDR", "text", "", "host:port frontends dial for gRPC; empty means derived.", "worker"
+    )
+    http_addr: str = _setting(
+        "LOCALAI_HTTP_ADDR",
+        "text",
+        "",
+        "Bind address of the worker's HTTP server; empty means base port - 1.",
+        "worker",
+    )
+    advertise_http_addr: str = _setting(
+        "LOCALAI_ADVERTISE_HTTP_ADDR", "text", "", "host:port frontends dial for HTTP; empty means derived.", "worker"
+    )
+    data_path: Path | None = _setting(
+        "LOCALAI_DATA_PATH",
+        "path",
+        "",
+        "Folder of the agent: journal, backends, staged models; empty means <state-dir>/worker.",
+        "worker",
+    )
+    backends_path: Path | None = _setting(
+        "LOCALAI_BACKENDS_PATH",
+        "path",
+        "",
+        "Folder of installed backends; empty means <data folder>/backends.",
+        "worker",
+    )
+    disable_backend_install: bool = _setting(
+        "LOCALAI_DISABLE_BACKEND_INSTALL",
+        "switch",
+        "false",
+        "Refuse to install a backend this node does not have.",
+        "worker up",
+    )
+    threads: int = _setting(
+        "LOCALAI_THREADS",
+        "integer",
+        "0",
+        "Threads of a model process whose config names none; 0 means half the cores.",
+        "worker up",
+    )
+    enable_fault_backend: bool = _setting(
+        "LOCALAI_ENABLE_FAULT_BACKEND",
+        "switch",
+        "false",
+        "List the backends that fail on purpose, for tests.",
+        "up run worker",
+    )
+    fault_install_delay_s: float = _setting(
+        "LOCALAI_FAULT_INSTALL_DELAY", "duration", "0", "Delay of the install of backend fault-slow.", "worker up"
+    )
+
+    # Job engine
+    job_lease_ttl_s: float = _setting(
+        "LOCALAI_JOB_LEASE_TTL", "duration", "30s", "How long an owner's lease lasts; renewed after a quarter of it."
+    )
+    worker_kill_ttl_s: float = _setting(
+        "LOCALAI_WORKER_KILL_TTL",
+        "duration",
+        "90s",
+        "An operation that nobody renewed for this long is killed by its worker.",
+    )
+    stop_window_s: float = _setting(
+        "LOCALAI_STOP_WINDOW",
+        "duration",
+        "150s",
+        "How long a failed attempt holds the model when the worker never confirms its end.",
+    )
+    report_window_s: float = _setting(
+        "LOCALAI_REPORT_WINDOW",
+        "duration",
+        "15s",
+        "How long a failure whose work has ended is kept, so that every waiter reads it.",
+    )
+    dispatch_window_s: float = _setting(
+        "LOCALAI_DISPATCH_WINDOW",
+        "duration",
+        "10s",
+        "An unclaimed order is sent again after this long; doubles up to 16 times it.",
+    )
+    job_sweep_interval_s: float = _setting(
+        "LOCALAI_JOB_SWEEP_INTERVAL", "duration", "1s", "How often lapsed windows and leases are looked for."
+    )
+    operation_report_interval_s: float = _setting(
+        "LOCALAI_OPERATION_REPORT_INTERVAL", "duration", "5s", "How often an agent reports running operations."
+    )
+    adopt_window_s: float = _setting(
+        "LOCALAI_ADOPT_WINDOW", "duration", "15s", "How long after its lease lapsed a load may be taken over."
+    )
+    staging_stall_window_s: float = _setting(
+        "LOCALAI_STAGING_STALL_WINDOW", "duration", "5m", "A transfer that moves nothing for this long has failed."
+    )
+    staging_max_duration_s: float = _setting(
+        "LOCALAI_STAGING_MAX_DURATION", "duration", "24h", "Longest a load may last, even when it makes progress."
+    )
+    backend_install_timeout_s: float = _setting(
+        "LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT", "duration", "15m", "Longest a backend install may last."
+    )
+    model_load_timeout_s: float = _setting(
+        "LOCALAI_NATS_MODEL_LOAD_TIMEOUT",
+        "duration",
+        "0",
+        "Pins the time LoadModel may take; 0 means 5m + 20s per GiB of model, at most 6h.",
+    )
+    backend_start_timeout_s: float = _setting(
+        "LOCALAI_BACKEND_START_TIMEOUT", "duration", "30s", "How long a model process may take until it answers Health."
+    )
+    port_quarantine_s: float = _setting(
+        "LOCALAI_PORT_QUARANTINE", "duration", "120s", "How long a released port rests."
+    )
+    stop_grace_s: float = _setting(
+        "LOCALAI_STOP_GRACE", "duration", "10s", "Time between TERM and KILL of a process group."
+    )
+
+    # Cluster
+    model_load_wait_s: float = _setting(
+        "LOCALAI_MODEL_LOAD_WAIT",
+        "duration",
+        "60s",
+        "How long a request waits for a cold model; 0 waits as long as the load takes.",
+    )
+    waiter_poll_interval_s: float = _setting(
+        "LOCALAI_WAITER_POLL_INTERVAL", "duration", "5s", "How often a waiter reads the job row when no event came."
+    )
+    heartbeat_interval_s: float = _setting(
+        "LOCALAI_HEARTBEAT_INTERVAL", "duration", "10s", "How often an agent sends a heartbeat."
+    )
+    heartbeat_checkpoint_s: float = _setting(
+        "LOCALAI_NODE_HEARTBEAT_CHECKPOINT",
+        "duration",
+        "60s",
+        "Least time between two durable heartbeats that carry no news.",
+    )
+    stale_node_threshold_s: float = _setting(
+        "LOCALAI_STALE_NODE_THRESHOLD", "duration", "5m", "A node without a durable heartbeat for this long is offline."
+    )
+    reconcile_interval_s: float = _setting(
+        "LOCALAI_RECONCILE_INTERVAL",
+        "duration",
+        "30s",
+        "How often the reconciler compares what is wanted with what runs.",
+    )
+    health_interval_s: float = _setting(
+        "LOCALAI_HEALTH_INTERVAL",
+        "duration",
+        "15s",
+        "How often an agent checks that its model processes accept connections.",
+    )
+    frontend_lease_ttl_s: float = _setting(
+        "LOCALAI_FRONTEND_LEASE_TTL", "duration", "90s", "How long the row of a web process holds."
+    )
+    config_resync_interval_s: float = _setting(
+        "LOCALAI_MODEL_CONFIG_RESYNC_INTERVAL", "duration", "30s", "How often the models folder is read again."
+    )
+    stale_routing: str = _setting(
+        "LOCALAI_STALE_ROUTING",
+        "choice",
+        "serve",
+        "What a web process cut off from the database does with loaded models.",
+        choices=("serve", "refuse"),
+    )
+    log_level: str = _setting(
+        "LOCALAI_LOG_LEVEL",
+        "choice",
+        "info",
+        "Least severe line that is logged.",
+        choices=("debug", "info", "warning", "error"),
+    )
+
+    # Accepted for compatibility
+    distributed: bool = _setting(
+        "LOCALAI_DISTRIBUTED", "switch", "true", "Accepted; this server is always distributed.", "run up"
+    )
+    auth: bool = _setting("LOCALAI_AUTH", "switch", "true", "Accepted; the API always needs a key.", "run up")
+
+    # Intervals that follow from the windows, so that scaled windows keep their order.
+    @property
+    def job_renew_interval_s(self) -> float:
+        return self.job_lease_ttl_s / 4
+
+    @property
+    def watchdog_interval_s(self) -> float:
+        return min(1.0, self.worker_kill_ttl_s / 30)
+
+    @property
+    def dispatch_window_max_s(self) -> float:
+        return self.dispatch_window_s * 16
+
+    @property
+    def frontend_renew_interval_s(self) -> float:
+        return min(5.0, self.frontend_lease_ttl_s / 6)
+
+    @property
+    def routing_poll_interval_s(self) -> float:
+        return min(2.0, self.frontend_lease_ttl_s / 6)
+
+    @property
+    def silent_worker_s(self) -> float:
+        """A claimed operation without a report for this long fails."""
+        return self.worker_kill_ttl_s + self.worker_kill_ttl_s / 6
+
+    @property
+    def require_registration_token(self) -> bool:
+        return self.registration_require_auth or self.distributed_require_auth
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
+        """Settings from flags, then variables, then defaults. Raises BadSetting."""
+        environ = os.environ if environ is None else environ
+        values: dict[str, Any] = {}
+        for name, spec in cls.specs():
+            text = next((environ[key] for key in (spec.variable, *spec.aliases) if environ.get(key)), None)
+            flag = (flags or {}).get(name)
+            if flag is not None:
+                values[name] = spec.parse(spec.format(flag) if not isinstance(flag, str) else flag)
+            elif text is not None:
+                values[name] = spec.parse(text)
+        settings = cls(**values)
+        settings.check()
+        return settings
+
+    @classmethod
+    def specs(cls) -> Iterable[tuple[str, Spec]]:
+        """Name and spec of every setting, in the order of the table."""
+        return [(f.name, f.metadata["spec"]) for f in fields(cls)]
+
+    def environ(self) -> dict[str, str]:
+        """The variables that make `load` return these settings; defaults are left out."""
+        found = {}
+        for name, spec in self.specs():
+            value = getattr(self, name)
+            if value != spec.parse(spec.default):
+                found[spec.variable] = spec.format(value)
+        return found
+
+    def check(self) -> None:
+        """Refuse values out of range and windows that break an inequality of the job protocol. Raises BadSetting."""
+        for name, spec in self.specs():
+            value = getattr(self, name)
+            if spec.kind in ("duration", "integer") and value < 0:
+                raise BadSetting(spec.variable, spec.format(value), "zero or more")
+        for name in (
+            "job_lease_ttl_s",
+            "job_sweep_interval_s",
+            "heartbeat_interval_s",
+            "operation_report_interval_s",
+            "waiter_poll_interval_s",
+            "dispatch_window_s",
+            "frontend_lease_ttl_s",
+            "config_resync_interval_s",
+            "health_interval_s",
+        ):
+            if getattr(self, name) <= 0:
+                raise BadSetting(self._variable(name), "0", "a duration above zero")
+        if not 0 <= self.port <= 65535:
+            raise BadSetting("LOCALAI_PORT", str(self.port), "a port from 0 to 65535")
+        if self.web_workers < 1:
+            raise BadSetting("LOCALAI_WEB_WORKERS", str(self.web_workers), "at least 1")
+        tick = self.job_sweep_interval_s
+        self._less(
+            "operation_report_interval_s",
+            self.operation_report_interval_s * 6,
+            "worker_kill_ttl_s",
+            self.worker_kill_ttl_s,
+            "six reports must fit into the kill TTL",
+            or_equal=True,
+        )
+        self._less(
+            "adopt_window_s",
+            self.operation_report_interval_s + self.adopt_window_s + tick,
+            "worker_kill_ttl_s",
+            self.worker_kill_ttl_s,
+            "report + adopt window + one sweep must be below the kill TTL",
+        )
+        self._less(
+            "job_lease_ttl_s",
+            self.job_lease_ttl_s + self.adopt_window_s + self.operation_report_interval_s,
+            "worker_kill_ttl_s",
+            self.worker_kill_ttl_s,
+            "lease + adopt window + report must be below the kill TTL",
+        )
+        self._less(
+            "worker_kill_ttl_s",
+            (self.worker_kill_ttl_s + self.watchdog_interval_s + self.stop_grace_s) * 1
+            + self.worker_kill_ttl_s * CLOCK_RATE_ERROR,
+            "stop_window_s",
+            self.stop_window_s,
+            "kill TTL + watchdog + stop grace + 5 % must be below the stop window",
+        )
+        self._less(
+            "waiter_poll_interval_s",
+            2 * self.waiter_poll_interval_s,
+            "report_window_s",
+            self.report_window_s,
+            "two polls of a waiter must fit into the report window",
+        )
+        self._less(
+            "frontend_lease_ttl_s",
+            self.frontend_lease_ttl_s,
+            "port_quarantine_s",
+            self.port_quarantine_s,
+            "a port must rest for longer than a frontend's lease",
+        )
+        self._less(
+            "heartbeat_checkpoint_s",
+            self.heartbeat_checkpoint_s,
+            "stale_node_threshold_s",
+            self.stale_node_threshold_s,
+            "a node must be able to write a heartbeat before it counts as stale",
+        )
+
+    def _less(
+        self, small_name: str, small: float, large_name: str, large: float, why: str, *, or_equal: bool = False
+    ) -> None:
+        if small < large or (or_equal and small <= large):
+            return
+        small_var, large_var = self._variable(small_name), self._variable(large_name)
+        raise BadSetting(
+            small_var,
+            self._text(small_name),
+            f"{why}: {small_var} and {large_var}={self._text(large_name)} do not fit together",
+        )
+
+    def _variable(self, name: str) -> str:
+        return dict(self.specs())[name].variable
+
+    def _text(self, name: str) -> str:
+        return dict(self.specs())[name].format(getattr(self, name))
+
+
+def settings_page() -> str:
+    """The text of ``docs/reference/settings.md``."""
+    lines = [
+        "# Settings",
+        "",
+        "Made from `localai/settings.py` by `make fmt`; do not edit. A flag wins over a variable, a variable over the",
+        "default. Durations are written as in Go: `250ms`, `30s`, `1m30s`, `24h`. A value that cannot be used stops the",
+        "process at start with the name of the variable, the value and what would be accepted.",
+        "",
+        "| variable | flag | commands | default | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for _, spec in Settings.specs():
+        default = f"`{spec.default}`" if spec.default else "(empty)"
+        meaning = spec.meaning + (f" One of: {', '.join(spec.choices)}." if spec.choices else "")
+        lines.append(f"| `{spec.variable}` | `{spec.flag}` | {', '.join(spec.commands)} | {default} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m localai.settings")
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("--check", type=Path)
+    group.add_argument("--write", type=Path)
+    options = parser.parse_args(argv)
+    page = settings_page()
+    if options.write:
+        options.write.write_text(page, encoding="utf-8")
+        return 0
+    if options.check.read_text(encoding="utf-8") != page:
+        sys.stderr.write(f"{options.check} is stale: run `make fmt`\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))
