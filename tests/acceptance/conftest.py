@@ -1,0 +1,31 @@
+"""Fixtures: a cluster whose processes are ended whatever the test does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cluster import SCALED_WINDOWS, Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """An empty cluster with scaled windows and the fault backend."""
+    cluster = Cluster(tmp_path / "cluster", {**SCALED_WINDOWS, "LOCALAI_ENABLE_FAULT_BACKEND": "true"})
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The same, shared by the tests of a module."""
+    folder = tmp_path_factory.mktemp("shared")
+    cluster = Cluster(folder / "cluster", {**SCALED_WINDOWS, "LOCALAI_ENABLE_FAULT_BACKEND": "true"})
+    try:
+        yield cluster
+    finally:
+        cluster.close()

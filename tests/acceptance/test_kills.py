@@ -1,0 +1,182 @@
+"""Kill -9 of each process in turn, during a load and during traffic: what must recover recovers by itself."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from tests.acceptance.cluster import Cluster, Frontend, alive, processes_below, wait_for
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+
+#: Codes a client may see while something recovers; each stands in docs/reference/errors.md.
+EXPECTED_CODES = {"model_loading", "model_load_failed", "backend_unavailable", "storage_unavailable", "server_error"}
+
+VICTIMS = {
+    "web worker": ("gunicorn",),
+    "control": ("tasks.control",),
+    "agent": ("worker_agent.main",),
+    "model process": ("backend.py", "--addr"),
+}
+
+
+def victim(up: Frontend, name: str) -> psutil.Process:
+    """The process to kill: for the web, the worker below gunicorn's master."""
+    if name != "web worker":
+        return up.process.child(*VICTIMS[name])
+    master = up.process.child("gunicorn")
+    return wait_for("a web worker", lambda: next(iter(master.children()), None))
+
+
+@pytest.mark.parametrize("name", ["web worker", "control", "agent"])
+def test_lj_06_a_kill_during_a_load_recovers_by_itself(cluster: Cluster, name: str) -> None:
+    up = cluster.up()
+    up.wait_for_nodes(1)
+    cluster.model("slow", "fault", "load_delay:3s")
+    up.wait_for_model("slow")
+    thread = threading.Thread(target=_ask_quietly, args=(up, "slow"))
+    thread.start()
+    wait_for("the load on the node", lambda: _loading(up))
+    before = processes_below(up.process.pid)
+    victim(up, name).kill()
+    answer = up.chat_until_answered("slow")
+    assert "slow" in answer.text
+    thread.join(120)
+    assert up.get("/api/models/slow/load-status").status_code == 404
+    succeeded = up.jobs(kind="model.load", subject="slow", state="succeeded")
+    assert len(succeeded) == 1
+    _one_model_process(up)
+    assert up.process.stop() == 0
+    wait_for("no process left", lambda: not any(alive(process) for process in before), 10)
+
+
+def _ask_quietly(up: Frontend, model: str) -> None:
+    try:
+        up.chat(model)
+    except httpx2.TransportError:
+        return
+
+
+def _loading(up: Frontend) -> bool:
+    response = up.get("/api/models/slow/load-status")
+    return response.status_code == 200 and response.json()["state"] == "loading"
+
+
+def _one_model_process(up: Frontend) -> None:
+    """What lost its row ends within a report; one process serves."""
+
+    def one() -> bool:
+        found = [p for p in processes_below(up.process.pid) if _is_model_process(p)]
+        return len(found) == 1
+
+    wait_for("one model process", one, 60)
+
+
+def _is_model_process(process: psutil.Process) -> bool:
+    try:
+        line = process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
+    return any(word.endswith("backend.py") for word in line) and "--addr" in line
+
+
+@pytest.mark.parametrize("name", list(VICTIMS))
+def test_a_kill_during_traffic_recovers_by_itself(cluster: Cluster, name: str) -> None:
+    up = cluster.up()
+    up.wait_for_nodes(1)
+    cluster.model("steady", "fault", "tokens:8", "token_delay:20ms")
+    up.wait_for_model("steady")
+    assert up.chat_until_answered("steady").status_code == 200
+
+    seen: list[Any] = []
+    end = threading.Event()
+    threads = [threading.Thread(target=_traffic, args=(up, seen, end)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_for("traffic", lambda: len(seen) > 20)
+    victim(up, name).kill()
+    count = len(seen)
+    wait_for("traffic after the kill", lambda: seen[count:].count(200) > 20)
+    end.set()
+    for thread in threads:
+        thread.join(120)
+    codes = {code for code in seen if isinstance(code, str)}
+    assert codes <= EXPECTED_CODES, codes
+    if name in ("control",):
+        assert set(seen) == {200}, "the warm path needs no control process"
+    assert up.chat_until_answered("steady").status_code == 200
+    _one_model_process(up)
+
+
+def _traffic(up: Frontend, seen: list[Any], end: threading.Event) -> None:
+    while not end.is_set():
+        try:
+            response = up.chat("steady")
+        except httpx2.TransportError:
+            seen.append("server_error")
+            end.wait(0.1)
+            continue
+        if response.status_code == 200:
+            seen.append(200)
+        else:
+            seen.append(response.json()["error"]["code"])
+            end.wait(0.1)
+
+
+@pytest.mark.parametrize("during", ["a load", "traffic"])
+def test_kill_9_of_the_supervisor_leaves_no_process(cluster: Cluster, during: str) -> None:
+    up = cluster.up()
+    up.wait_for_nodes(1)
+    cluster.model("slow", "fault", "load_delay:3s")
+    up.wait_for_model("slow")
+    thread = threading.Thread(target=_ask_quietly, args=(up, "slow"))
+    thread.start()
+    if during == "a load":
+        wait_for("the load on the node", lambda: _loading(up))
+    else:
+        assert up.chat_until_answered("slow").status_code == 200
+    everything = processes_below(up.process.pid)
+    assert any(_is_model_process(process) for process in everything)
+    up.process.popen.kill()
+    up.process.popen.wait(30)
+    wait_for("no process left 5 s after the supervisor died", lambda: not any(alive(p) for p in everything), 10)
+    thread.join(120)
+    again = cluster.up("again")
+    assert again.chat_until_answered("slow").status_code == 200
+
+
+@pytest.mark.parametrize("server", ["postgres", "nats-server", "valkey-server"])
+def test_a_killed_server_is_started_again(cluster: Cluster, server: str) -> None:
+    up = cluster.up()
+    up.wait_for_nodes(1)
+    for name in ("before", "after"):
+        cluster.model(name, "fault")
+        up.wait_for_model(name)
+    assert up.chat_until_answered("before").status_code == 200
+    up.process.child(server).kill()
+    assert up.chat_until_answered("before").status_code == 200
+    assert up.chat_until_answered("after").status_code == 200
+    assert len(up.jobs(kind="model.load", subject="before")) == 1, "a loaded model was loaded again"
+
+
+def test_sc_02_leftovers_of_a_killed_worker_are_gone_before_it_is_ready(cluster: Cluster) -> None:
+    cluster.servers()
+    frontend = cluster.frontend("frontend")
+    worker = cluster.worker("worker", frontend)
+    frontend.wait_for_nodes(1)
+    cluster.model("stubborn", "fault", "fork_child:true", "ignore_sigterm:true")
+    frontend.wait_for_model("stubborn")
+    assert frontend.chat_until_answered("stubborn").status_code == 200
+    everything = processes_below(worker.pid)
+    worker.popen.kill()
+    worker.popen.wait(30)
+    node = frontend.nodes()[0]
+    again = cluster.worker("worker", frontend)
+    wait_for("the group of the killed worker gone", lambda: not any(alive(p) for p in everything), 60)
+    assert frontend.chat_until_answered("stubborn").status_code == 200
+    assert frontend.nodes()[0]["id"] == node["id"]
+    assert again.stop() == 0
