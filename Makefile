@@ -31,7 +31,7 @@ ui-test: setup ## the browser tier
 	$(BIN)/python -m pytest tests/ui -m ui -q
 
 bench: setup ## speed and memory, as ratios measured side by side
-	@echo "The benchmarks come with the next release; see docs/reference/bench.md"; exit 1
+	@echo "make bench has nothing to run yet: the benchmarks come with the release after this one"; exit 1
 
 check: setup ## format, lint, types, imports, generated files
 	$(BIN)/ruff format --check .

@@ -91,7 +91,7 @@ def test_an_unknown_route_and_an_unknown_job_are_404(up: Frontend) -> None:
 def test_a_wrong_filter_of_the_job_list_is_named(up: Frontend, query: str) -> None:
     response = up.get("/api/jobs?" + query)
     assert response.status_code == 400
-    assert query.split("=")[0] in response.json()["error"]["message"]
+    assert query.split("=", maxsplit=1)[0] in response.json()["error"]["message"]
 
 
 def test_a_digest_that_does_not_match_fails_the_load_visibly(shared_cluster: Cluster, up: Frontend) -> None:
