@@ -1,0 +1,86 @@
+"""How a Python backend becomes a process: bind, answer, end on SIGTERM.
+
+Copied beside each built-in ``backend.py`` when the backend is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import backend_pb2_grpc
+import grpc
+
+MESSAGE_LIMIT = 50 * 1024 * 1024
+#: Enough for every slot of a model and for Health beside them; idle ones cost nothing, threads start on demand.
+CALL_THREADS = 64
+#: Calls under way get this long after SIGTERM. Below the grace the agent gives before it kills.
+STOP_GRACE_S = 2.0
+
+
+def parse_address(argv: list[str]) -> str:
+    """The value of ``--addr``."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--addr", default="localhost:50051", help="host:port to listen on")
+    return str(parser.parse_args(argv).addr)
+
+
+def serve(backend: backend_pb2_grpc.BackendServicer, address: str, stopping: threading.Event) -> int:
+    """Serve until ``stopping`` is set; the exit code of the process. Call it from the main thread."""
+    server = grpc.server(
+        ThreadPoolExecutor(CALL_THREADS, thread_name_prefix="call"),
+        options=[
+            ("grpc.max_send_message_length", MESSAGE_LIMIT),
+            ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+            # Without this a second server on the same port starts silently and takes every other connection.
+            ("grpc.so_reuseport", 0),
+        ],
+    )
+    backend_pb2_grpc.add_BackendServicer_to_server(backend, server)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        log(f"cannot listen on {address}: {error}")
+        return 1
+    server.start()
+    log(f"listening on {address.rpartition(':')[0]}:{port}")
+    stopping.wait()
+    server.stop(STOP_GRACE_S).wait()
+    log("stopped")
+    return 0
+
+
+def stop_on_signals(stopping: threading.Event, obeys: Callable[[], bool] = lambda: True) -> None:
+    """Set ``stopping`` at SIGTERM and SIGINT while ``obeys()``. Call it from the main thread."""
+
+    def on_signal(*_: object) -> None:
+        if obeys():
+            # A handler runs between two steps of the main thread, which may hold the event's lock at that moment.
+            threading.Thread(target=stopping.set).start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+
+
+def check_identity(asked: str, loaded: str, context: grpc.ServicerContext) -> None:
+    """End the call unless it was meant for the loaded model. An empty side skips the check."""
+    if asked and loaded and asked != loaded:
+        context.abort(grpc.StatusCode.NOT_FOUND, f"model identity mismatch: this process holds {loaded!r}")
+
+
+def ended(context: grpc.ServicerContext) -> threading.Event:
+    """An event that is set when the call ends for any reason, the client's cancel included."""
+    event = threading.Event()
+    if not context.add_callback(event.set):
+        event.set()
+    return event
+
+
+def log(line: str) -> None:
+    """One line to standard error; its tail is what people see when the process ends badly."""
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,101 @@
+"""Which backends can be installed, and on which machines.
+
+The entries are the folders below ``builtin/``; each becomes a folder of a node with ``run.sh`` (see `layout`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localai.backends.platform_rules import Build, Platform, why_unavailable
+from localai.errors import OperationFailed
+from localai.jobs.operation_rules import Cause
+
+BUILTIN = Path(__file__).resolve().parent / "builtin"
+
+#: Names people use for an engine, and the backend that serves them.
+ALIASES: Mapping[str, str] = {"llama": "llama-cpp", "go-llama": "llama-cpp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One backend of the gallery."""
+
+    name: str
+    #: Written into the installed folder; another version there means: install again.
+    version: str
+    description: str
+    #: Folder with ``run.sh`` and ``backend.py``.
+    source: Path
+    #: Machines its packages are built for; empty means every machine.
+    builds: tuple[Build, ...] = ()
+    #: Listed only where tests ask for backends that fail on purpose.
+    for_tests: bool = False
+
+    @property
+    def requirements(self) -> Path | None:
+        """Pinned packages of its own virtual environment, or None when the agent's interpreter runs it."""
+        path = self.source / "requirements.txt"
+        return path if path.exists() else None
+
+
+_ENTRIES = (
+    Entry(
+        name="llama-cpp",
+        version="1",
+        description="GGUF models with llama.cpp: chat, completion, structured output, embeddings",
+        source=BUILTIN / "llama-cpp",
+        builds=(
+            Build("linux", "x86_64", glibc=(2, 17)),
+            Build("linux", "aarch64", glibc=(2, 17)),
+            Build("darwin", "arm64"),
+            Build("darwin", "x86_64"),
+        ),
+    ),
+    Entry(
+        name="fault",
+        version="1",
+        description="No model: answers with counted tokens and fails in the way its options ask for",
+        source=BUILTIN / "fault",
+        for_tests=True,
+    ),
+    Entry(
+        name="fault-slow",
+        version="1",
+        description="The fault backend with an install that can be delayed",
+        source=BUILTIN / "fault",
+        for_tests=True,
+    ),
+)
+
+
+def entries(*, enable_fault: bool) -> Sequence[Entry]:
+    """Every backend that can be installed."""
+    return [entry for entry in _ENTRIES if enable_fault or not entry.for_tests]
+
+
+def canonical(name: str) -> str:
+    """The backend's own name for a name or an alias of it."""
+    return ALIASES.get(name.lower(), name)
+
+
+def find(name: str, *, enable_fault: bool) -> Entry:
+    """The entry of a name or alias. Raises OperationFailed (backend_unknown)."""
+    wanted = canonical(name)
+    known = entries(enable_fault=enable_fault)
+    for entry in known:
+        if entry.name == wanted:
+            return entry
+    names = ", ".join(entry.name for entry in known)
+    raise OperationFailed(Cause.BACKEND_UNKNOWN, f"no backend is named {name!r}; known are {names}")
+
+
+def check_machine(entry: Entry, machine: Platform) -> None:
+    """Raises OperationFailed (backend_unavailable) when the entry has no build for this machine."""
+    reason = why_unavailable(entry.builds, machine)
+    if reason:
+        raise OperationFailed(
+            Cause.BACKEND_UNAVAILABLE, f"backend {entry.name} has no build for this machine: {reason}"
+        )

@@ -1,0 +1,114 @@
+"""Backends as real processes: laid out as the agent does it, started by run.sh, asked over gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+
+from localai.backends import catalogue, layout
+from protos import backend_pb2_grpc
+
+#: Generous: the machine may be busy, and every wait ends as soon as what it waits for happens.
+LIMIT_S = 60
+_LISTENING = re.compile(r"listening on (\S+)")
+
+
+@dataclass
+class Running:
+    """One backend process; its stderr lines are kept in order."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+    _arrived: queue.Queue[str | None] = field(default_factory=queue.Queue)
+    _channel: grpc.Channel | None = None
+
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+            self._arrived.put(line)
+        self._arrived.put(None)
+
+    def line(self, pattern: str | re.Pattern[str]) -> re.Match[str]:
+        """The first match of a line of stderr that has not been waited for yet."""
+        while (text := self._arrived.get(timeout=LIMIT_S)) is not None:
+            if match := re.search(pattern, text):
+                return match
+        raise AssertionError(f"the process ended without the line {pattern!r}; stderr: {self.lines}")
+
+    def connect(self) -> backend_pb2_grpc.BackendStub:
+        """The stub of the process, once it listens."""
+        if self._channel is None:
+            self._channel = grpc.insecure_channel(self.line(_LISTENING)[1])
+        return backend_pb2_grpc.BackendStub(self._channel)
+
+    def wait(self) -> int:
+        """The exit code, once the process has ended."""
+        return self.process.wait(LIMIT_S)
+
+    def end(self) -> None:
+        """Kill the whole group and let go of what belongs to it."""
+        if self._channel is not None:
+            self._channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(LIMIT_S)
+        self._reader.join(LIMIT_S)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+
+Start = Callable[..., Running]
+
+
+def start_process(folder: Path, *, address: str = "127.0.0.1:0", **environment: str) -> Running:
+    """Start the backend of a folder as the agent does, in a process group of its own."""
+    process = subprocess.Popen(
+        [str(folder / "run.sh"), "--addr", address],
+        cwd=folder,
+        env=os.environ | {"LOCALAI_PYTHON": sys.executable} | environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    return Running(process)
+
+
+@pytest.fixture(scope="session")
+def fault_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("backends") / "fault"
+    folder.mkdir()
+    layout.lay_out(catalogue.find("fault", enable_fault=True), folder)
+    return folder
+
+
+@pytest.fixture
+def start(fault_folder: Path) -> Iterator[Start]:
+    """Start the fault backend with options, as many times as the test likes."""
+    running: list[Running] = []
+
+    def start_one(*options: str, address: str = "127.0.0.1:0") -> Running:
+        one = start_process(fault_folder, address=address, LOCALAI_FAULT_OPTIONS="\n".join(options))
+        running.append(one)
+        return one
+
+    yield start_one
+    for one in running:
+        one.end()

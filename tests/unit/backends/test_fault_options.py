@@ -1,0 +1,68 @@
+"""Options of the fault backend are read strictly: a typing error must not make a test pass."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import pytest
+
+from localai.backends.catalogue import BUILTIN
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(scope="module")
+def faults() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fault_backend_faults", BUILTIN / "fault" / "faults.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_options_mean_a_backend_that_behaves(faults: ModuleType) -> None:
+    assert faults.parse([]) == faults.Faults()
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "value"),
+    [
+        ("bind_delay:10s", "bind_delay", 10.0),
+        ("load_delay:1m30s", "load_delay", 90.0),
+        ("token_delay:250ms", "token_delay", 0.25),
+        ("first_token_delay:2.5", "first_token_delay", 2.5),
+        ("start_exit:0", "start_exit", 0),
+        ("tokens: 12", "tokens", 12),
+        ("crash_after:0", "crash_after", 0),
+        ("load_fail:cannot open: no such file", "load_fail", "cannot open: no such file"),
+        (r"stderr:one\ntwo", "stderr", "one\ntwo"),
+        ("require_files:a.bin, sub/b.bin", "require_files", ("a.bin", "sub/b.bin")),
+        ("hang_in_predict:true", "hang_in_predict", True),
+        ("ignore_sigterm:false", "ignore_sigterm", False),
+    ],
+)
+def test_an_option_has_a_typed_value(faults: ModuleType, option: str, name: str, value: object) -> None:
+    assert getattr(faults.parse([option]), name) == value
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("tokenz:3", "'tokenz' is not known"),
+        ("tokens:-1", "a whole number"),
+        ("load_delay:soon", "a duration"),
+        ("fork_child:maybe", "true or false"),
+        ("fork_child", "true or false"),
+    ],
+)
+def test_a_bad_option_is_refused_and_named(faults: ModuleType, option: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        faults.parse([option])
+
+
+def test_every_option_has_a_parser(faults: ModuleType) -> None:
+    names = {field.name for field in faults.fields(faults.Faults)}
+    assert set(faults._PARSERS) == names
