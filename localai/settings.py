@@ -49,6 +49,19 @@ def format_duration(seconds: float) -> str:
     return f"{seconds * 1000:g}ms"
 
 
+def default_state_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """The state folder where none is named.
+
+    Root's home is closed to the account that the embedded servers run as, so root gets the system's place for data.
+    """
+    data_home = (os.environ if environ is None else environ).get("XDG_DATA_HOME", "")
+    if os.path.isabs(data_home):
+        return Path(data_home) / "localai"
+    if os.geteuid() == 0:
+        return Path("/var/lib/localai")
+    return Path.home() / ".local" / "share" / "localai"
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """What is known of one setting beside its name and its value."""
@@ -136,7 +149,7 @@ class Settings:
         "LOCALAI_STATE_DIR",
         "path",
         "",
-        "Folder that holds everything of this machine; empty means the user's data folder.",
+        "Folder that holds everything of this machine; empty means ~/.local/share/localai, for root /var/lib/localai.",
         "up run worker client",
     )
     address: str = _setting("LOCALAI_BIND_ADDRESS", "text", "127.0.0.1", "Address the frontend listens on.", "up run")
@@ -172,6 +185,13 @@ class Settings:
         "Redis or Valkey URL of the task queue; `localai up` fills it in.",
         "run worker",
         secret=True,
+    )
+    server_user: str = _setting(
+        "LOCALAI_SERVER_USER",
+        "text",
+        "nobody",
+        "Account the embedded servers run as when root starts `localai up`; no meaning for other users.",
+        "up",
     )
     instance_id: str = _setting(
         "LOCALAI_INSTANCE_ID", "text", "", "Name of this frontend in logs; empty means drawn at start.", "run"
@@ -209,6 +229,13 @@ class Settings:
     )
     auto_approve_nodes: bool = _setting(
         "LOCALAI_AUTO_APPROVE_NODES", "switch", "false", "Approve new nodes without an administrator.", "up run"
+    )
+    approve_node: str = _setting(
+        "LOCALAI_APPROVE_NODE",
+        "text",
+        "",
+        "Name of the one node approved without an administrator; `localai up` sets it to its own.",
+        "run",
     )
     upload_limit_mb: int = _setting(
         "LOCALAI_UPLOAD_LIMIT", "integer", "15", "Largest request body, in megabytes.", "up run"
