@@ -30,6 +30,7 @@ CREATE TABLE nodes (
     name                    text NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 255),
     node_type               text NOT NULL DEFAULT 'backend' CHECK (node_type IN ('backend', 'agent')),
     status                  text NOT NULL CHECK (status IN ('pending', 'healthy', 'unhealthy', 'offline', 'draining')),
+    status_at               timestamptz NOT NULL DEFAULT clock_timestamp(),
     approved                boolean NOT NULL DEFAULT false,
     address                 text,
     http_address            text,
@@ -44,10 +45,15 @@ CREATE TABLE nodes (
     cpu_logical_cores       integer, cpu_usage_percent double precision, cpu_load_1 double precision,
     labels                  jsonb NOT NULL DEFAULT '{}',
     max_replicas_per_model  integer NOT NULL DEFAULT 1 CHECK (max_replicas_per_model >= 1),
+    max_replicas_set_by_admin boolean NOT NULL DEFAULT false,
     last_heartbeat          timestamptz,
     created_at              timestamptz NOT NULL DEFAULT clock_timestamp(),
-    updated_at              timestamptz NOT NULL DEFAULT clock_timestamp()
+    updated_at              timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT only_approved_nodes_serve CHECK (approved OR status IN ('pending', 'offline'))
 );
+COMMENT ON COLUMN nodes.incarnation IS 'Number of the agent''s life that speaks for this node; registration draws one.';
+COMMENT ON COLUMN nodes.report_seq IS 'Highest report of this incarnation that changed a row; a lower one is late.';
+COMMENT ON COLUMN nodes.status_at IS 'A node that went offline comes back only by a heartbeat younger than this.';
 
 CREATE TABLE jobs (
     id                  uuid PRIMARY KEY,
@@ -73,11 +79,15 @@ CREATE TABLE jobs (
     node_incarnation    bigint,
     op_state            text CHECK (op_state IN ('sent', 'claimed', 'ready', 'ended')),
     op_seen_at          timestamptz,
+    op_claim_seq        bigint,
     op_missing          integer NOT NULL DEFAULT 0,
+    op_error            jsonb,
+    placed_at           timestamptz,
     process_instance    uuid,
     address             text,
     identity            text,
     -- progress
+    progress            bigint NOT NULL DEFAULT 0,
     bytes_done          bigint NOT NULL DEFAULT 0,
     bytes_total         bigint NOT NULL DEFAULT 0,
     file_index          integer NOT NULL DEFAULT 0,
@@ -106,12 +116,17 @@ CREATE TABLE jobs (
 );
 COMMENT ON COLUMN jobs.generation IS 'Fencing number of the owner; adoption draws the next one.';
 COMMENT ON COLUMN jobs.op_generation IS 'Generation under which the order was sent to the node; never changes.';
+COMMENT ON COLUMN jobs.op_claim_seq IS 'Only a younger report can prove that the operation is gone.';
+COMMENT ON COLUMN jobs.op_error IS 'The agent''s last word on the operation; the owner makes it the error of the job.';
 COMMENT ON COLUMN jobs.stop_state IS 'pending ends with proof, not with the hold.';
 
 CREATE UNIQUE INDEX jobs_one_live ON jobs (kind, subject, slot) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_subject ON jobs (kind, subject, generation DESC);
-CREATE INDEX jobs_live ON jobs (state, dispatch_expires_at) WHERE state IN ('queued', 'running');
+CREATE INDEX jobs_dispatch ON jobs (dispatch_expires_at) WHERE dispatch_expires_at IS NOT NULL;
+CREATE INDEX jobs_lease ON jobs (lease_expires_at) WHERE state = 'running';
+CREATE INDEX jobs_owner ON jobs (owner) WHERE state = 'running';
 CREATE INDEX jobs_pending_stop ON jobs (stop_next_at) WHERE stop_state = 'pending';
+CREATE INDEX jobs_ended ON jobs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX jobs_node ON jobs (node_id) WHERE state = 'running' OR stop_state = 'pending';
 CREATE INDEX jobs_created ON jobs (created_at DESC, id DESC);
 CREATE INDEX jobs_parent ON jobs (parent_id) WHERE parent_id IS NOT NULL;
@@ -152,7 +167,8 @@ CREATE TABLE replicas (
     CONSTRAINT one_row_per_slot UNIQUE (model, slot),
     CONSTRAINT loaded_has_process CHECK (
         state <> 'loaded'
-        OR (address IS NOT NULL AND process_instance IS NOT NULL AND node_incarnation IS NOT NULL AND identity IS NOT NULL)
+        OR (address IS NOT NULL AND process_instance IS NOT NULL AND node_incarnation IS NOT NULL
+            AND identity IS NOT NULL)
     )
 );
 COMMENT ON COLUMN replicas.identity IS 'The very Model string LoadModel got; sent with every call.';
@@ -169,6 +185,7 @@ CREATE TABLE frontends (
     lease_expires_at timestamptz NOT NULL,
     ended_at         timestamptz
 );
+CREATE INDEX frontends_lease ON frontends (lease_expires_at) WHERE ended_at IS NULL;
 
 CREATE TABLE periodic (
     name       text PRIMARY KEY,
