@@ -1,0 +1,121 @@
+"""Which ports and secrets do the embedded servers of one state folder have?
+
+Drawn once and kept in ``secrets.json``: URLs that other processes hold stay right over a restart.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from localai.embedded import ports
+from localai.embedded.private_files import create_private, replace_private
+from localai.errors import StartRefused
+
+#: Name of the role and of the database in PostgreSQL.
+DATABASE = "localai"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Ports on loopback and secrets. Every text is URL-safe, so it needs no quoting in a URL or a config file."""
+
+    postgres_port: int
+    postgres_password: str
+    nats_port: int
+    nats_token: str
+    valkey_port: int
+    valkey_password: str
+    worker_port: int
+    registration_token: str
+
+    @property
+    def database_url(self) -> str:
+        return f"postgresql://{DATABASE}:{self.postgres_password}@127.0.0.1:{self.postgres_port}/{DATABASE}"
+
+    @property
+    def nats_url(self) -> str:
+        return f"nats://{self.nats_token}@127.0.0.1:{self.nats_port}"
+
+    @property
+    def broker_url(self) -> str:
+        return f"redis://:{self.valkey_password}@127.0.0.1:{self.valkey_port}/0"
+
+
+#: The ports of servers. The agent's is drawn with them but judged by another rule.
+SERVER_PORTS = ("postgres_port", "nats_port", "valkey_port")
+
+
+def draw(free: Callable[[int], bool] = ports.is_free) -> Credentials:
+    """New ports and secrets."""
+    postgres = ports.draw((), free)
+    nats = ports.draw((postgres,), free)
+    valkey = ports.draw((postgres, nats), free)
+    return Credentials(
+        postgres_port=postgres,
+        postgres_password=secrets.token_urlsafe(24),
+        nats_port=nats,
+        nats_token=secrets.token_urlsafe(24),
+        valkey_port=valkey,
+        valkey_password=secrets.token_urlsafe(24),
+        worker_port=_draw_worker_port((postgres, nats, valkey), free),
+        registration_token=secrets.token_urlsafe(24),
+    )
+
+
+def _draw_worker_port(taken: tuple[int, ...], free: Callable[[int], bool]) -> int:
+    """The agent's base port: its HTTP server takes the port below, its first model process the base itself."""
+    near = {port + step for port in taken for step in (0, 1)}
+    return ports.draw(near, lambda port: free(port) and free(port - 1))
+
+
+def load_or_draw(path: Path, free: Callable[[int], bool] = ports.is_free) -> Credentials:
+    """What the file holds; where there is none, new ones, written before they are used. Raises StartRefused."""
+    try:
+        return parse(path.read_text(encoding="utf-8"), path)
+    except FileNotFoundError:
+        drawn = draw(free)
+        create_private(path, to_text(drawn))
+        return drawn
+
+
+def parse(text: str, path: Path) -> Credentials:
+    """Credentials from the text of the file. Raises StartRefused naming the file."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        values = {field.name: found[field.name] for field in fields(Credentials)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise StartRefused(f"{path} cannot be used ({error!r}): restore it from a copy") from None
+    for name, value in values.items():
+        wanted = int if name.endswith("_port") else str
+        if not isinstance(value, wanted) or not value:
+            raise StartRefused(f"{path} cannot be used ({name} is {value!r}): restore it from a copy")
+    return Credentials(**values)
+
+
+def to_text(credentials: Credentials) -> str:
+    """The text of the file."""
+    return json.dumps(asdict(credentials), indent=2) + "\n"
+
+
+def with_free_ports(credentials: Credentials, free: Callable[[int], bool] = ports.is_free) -> Credentials:
+    """The same secrets; a port that somebody else took meanwhile is drawn again."""
+    kept = {name: getattr(credentials, name) for name in SERVER_PORTS}
+    for name, port in kept.items():
+        if not free(port):
+            others = [*(p for n, p in kept.items() if n != name), credentials.worker_port, credentials.worker_port - 1]
+            kept[name] = ports.draw(others, free)
+    worker = credentials.worker_port
+    # The base itself may still be held by a model process that the agent is about to end; the agent passes over it.
+    if not free(worker - 1):
+        worker = _draw_worker_port(tuple(kept.values()), free)
+    return replace(credentials, worker_port=worker, **kept)
+
+
+def save(path: Path, credentials: Credentials) -> None:
+    """Write the file anew."""
+    replace_private(path, to_text(credentials))

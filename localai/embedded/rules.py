@@ -1,0 +1,62 @@
+"""When is a child that ended started again, and when is its start given up?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Pause before the first new start of a child that was ready. Doubles with each end.
+FIRST_DELAY_S = 0.5
+#: A child that always ends is tried twice a minute: soon enough to recover alone, rare enough not to fill a disk.
+LAST_DELAY_S = 30.0
+#: A child that stayed up for this long has recovered; its next end counts as the first.
+STABLE_AFTER_S = 60.0
+#: Pause between attempts of a child that was never ready: a person waits for it.
+START_RETRY_DELAY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What is known when a child has ended unasked."""
+
+    ready: bool  # it has been ready since the supervisor took it on
+    restart: bool  # it is to be started again
+    failures: int  # ends in a row before this one
+    up_s: float  # from this start to this end
+    trying_s: float  # from its very first start to now
+    retry_start_s: float  # how long a child that was never ready is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgain:
+    """Start it again after a pause; ``failures`` is the new count of ends in a row."""
+
+    in_s: float
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """It was never ready within the time for retries: the whole start is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveEnded:
+    """It is not to be started again."""
+
+
+def after_end(end: End) -> StartAgain | GiveUp | LeaveEnded:
+    """What to do about a child that ended unasked."""
+    if not end.ready:
+        if end.trying_s + START_RETRY_DELAY_S > end.retry_start_s:
+            return GiveUp()
+        return StartAgain(START_RETRY_DELAY_S, end.failures + 1)
+    if not end.restart:
+        return LeaveEnded()
+    failures = 0 if end.up_s >= STABLE_AFTER_S else end.failures
+    return StartAgain(backoff_s(failures), failures + 1)
+
+
+def backoff_s(failures: int) -> float:
+    """Pause before the next start after so many ends in a row before this one."""
+    # The exponent is capped before the power is taken: the count has no bound.
+    return min(LAST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(failures, 16))
