@@ -1,0 +1,138 @@
+"""How is a model process reached: one connection per process instance, dialled once and never again.
+
+A gRPC channel connects anew whenever a call finds it without a connection, and by then another model may listen on the
+port. So a channel here is dialled once, each call first looks whether that connection still stands, and a channel that
+lost it is closed. Reaching the process again needs a new endpoint, read from a row since.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import grpc
+
+from localai.errors import BackendUnavailable
+from localai.inference.ports import Endpoint
+from protos import backend_pb2_grpc
+
+#: Both ends of the protocol agree on it.
+MESSAGE_LIMIT_BYTES = 50 * 1024 * 1024
+#: A model process listens before its replica is routable, so a dial that takes longer has met a dead machine.
+DIAL_TIMEOUT_S = 5.0
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MESSAGE_LIMIT_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT_BYTES),
+    # By default two channels to one address share a connection: that of the instance that had the port before.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A repeated call is the router's decision, which knows whether the client has seen anything.
+    ("grpc.enable_retries", 0),
+    # The default closes a connection after half an hour without a call, which would look like a dead process.
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+_SETTLED = (
+    grpc.ChannelConnectivity.READY,
+    grpc.ChannelConnectivity.TRANSIENT_FAILURE,
+    grpc.ChannelConnectivity.SHUTDOWN,
+)
+
+
+class _Connection:
+    """The one connection to one process instance."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._channel = grpc.insecure_channel(endpoint.address, options=_OPTIONS)
+        # Made once: it builds an object for each of the protocol's calls.
+        self._stub = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]
+        self._dialling = threading.Lock()
+        self._dialled = False
+        self._closed = False
+
+    def stub(self, timeout_s: float) -> backend_pb2_grpc.BackendStub:
+        """The calls of the connected channel. Raises BackendUnavailable without a connection, and closes for good."""
+        if not self._dialled:
+            with self._dialling:
+                if not self._dialled:
+                    self._dialled = self._dial(timeout_s)
+        if not self._dialled or not self._connected():
+            self.close()
+            raise BackendUnavailable(
+                f"no connection to the model process at {self._endpoint.address}", endpoint=self._endpoint
+            )
+        return self._stub
+
+    def close(self) -> None:
+        """End the connection and every call on it."""
+        self._closed = True
+        self._channel.close()
+
+    def _dial(self, timeout_s: float) -> bool:
+        if self._closed:
+            return False
+        states: list[grpc.ChannelConnectivity] = []
+        settled = threading.Event()
+
+        def note(state: grpc.ChannelConnectivity) -> None:
+            if state in _SETTLED:
+                states.append(state)
+                settled.set()
+
+        self._channel.subscribe(note, try_to_connect=True)
+        try:
+            settled.wait(timeout_s)
+        finally:
+            self._channel.unsubscribe(note)
+        return bool(states) and states[0] is grpc.ChannelConnectivity.READY
+
+    def _connected(self) -> bool:
+        """Whether the connection stands at this moment; never makes a new one."""
+        if self._closed:
+            return False
+        # The public way to the state is a subscription, which polls five times a second for each process.
+        core: Any = self._channel._channel  # type: ignore[attr-defined]
+        try:
+            return bool(core.check_connectivity_state(False) == _CORE_READY)
+        except ValueError:  # closed by another greenlet meanwhile
+            return False
+
+
+#: The core's number of READY.
+_CORE_READY = grpc.ChannelConnectivity.READY.value[0]
+
+
+class Channels:
+    """The connections of this process."""
+
+    def __init__(self, dial_timeout_s: float = DIAL_TIMEOUT_S) -> None:
+        self._dial_timeout_s = dial_timeout_s
+        self._connections: dict[Endpoint, _Connection] = {}
+        self._lock = threading.Lock()
+
+    def stub(self, endpoint: Endpoint) -> backend_pb2_grpc.BackendStub:
+        """The calls of an instance, over the connection dialled at its first use.
+
+        Raises BackendUnavailable when it cannot be dialled or has been lost; the instance stays lost until `forget`.
+        """
+        with self._lock:
+            connection = self._connections.get(endpoint)
+            if connection is None:
+                connection = self._connections[endpoint] = _Connection(endpoint)
+        return connection.stub(self._dial_timeout_s)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Close the connection of an instance. A later `stub` dials anew, so a row must have been read since."""
+        with self._lock:
+            connection = self._connections.pop(endpoint, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._lock:
+            connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            connection.close()

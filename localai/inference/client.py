@@ -1,0 +1,106 @@
+"""How is a model process asked: the inference port on grpcio, with threads or greenlets alike.
+
+Under gevent `grpc.experimental.gevent.init_gevent` must have run before the first call; `web/gunicorn_conf.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from localai.errors import BackendRejected, CallCancelled, LocalAIError
+from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels
+from localai.inference.errors import from_status
+from localai.inference.ports import Call, Endpoint
+from protos import backend_pb2
+
+
+class GrpcInference:
+    """Calls to model processes over gRPC. The caller sets `ModelIdentity`."""
+
+    def __init__(self, channels: Channels | None = None) -> None:
+        self._channels = channels or Channels()
+
+    def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
+        """Start a unary call. Raises BackendUnavailable when the process cannot be reached, BackendRejected when the
+        request is larger than a message may be."""
+        stub = self._stub(endpoint, options)
+        return _Call(lambda: stub.Predict.future(options, timeout=deadline_s))
+
+    def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
+        """Start a streamed call; raises as `predict`."""
+        stub = self._stub(endpoint, options)
+        return _Call(lambda: stub.PredictStream(options, timeout=deadline_s))
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Close the connection to a process instance; calls under way on it end with BackendUnavailable."""
+        self._channels.forget(endpoint)
+
+    def probe(self, endpoint: Endpoint) -> bool:
+        """Whether the instance can be dialled. Keeps the connection when it can."""
+        try:
+            self._channels.stub(endpoint)
+        except LocalAIError:
+            self._channels.forget(endpoint)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._channels.close()
+
+    def _stub(self, endpoint: Endpoint, options: backend_pb2.PredictOptions) -> Any:
+        size = options.ByteSize()
+        if size > MESSAGE_LIMIT_BYTES:
+            raise BackendRejected(f"the request is {size} bytes; a model process takes {MESSAGE_LIMIT_BYTES}")
+        return self._channels.stub(endpoint)
+
+
+class _Call:
+    """One call under way. Whatever ends the wait for it, also the end of its greenlet, cancels it."""
+
+    def __init__(self, start: Callable[[], Any]) -> None:
+        self._cancelled = False
+        self._failure: LocalAIError | None = None
+        try:
+            self._rpc = start()
+        except ValueError:  # the channel was closed between the look at it and the call
+            self._rpc = None
+            self._failure = from_status(grpc.StatusCode.UNAVAILABLE, "the connection was closed")
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._rpc is not None:
+            self._rpc.cancel()
+
+    def result(self) -> backend_pb2.Reply:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            reply: backend_pb2.Reply = self._rpc.result()
+            return reply
+        except (grpc.RpcError, grpc.FutureCancelledError) as error:
+            raise self._meaning(error) from None
+        except BaseException:
+            self.cancel()
+            raise
+
+    def __iter__(self) -> Iterator[backend_pb2.Reply]:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield from self._rpc
+        except grpc.RpcError as error:
+            raise self._meaning(error) from None
+        finally:
+            # Without effect on a call that is over.
+            self._rpc.cancel()
+
+    def _meaning(self, error: Exception) -> LocalAIError:
+        if self._cancelled:
+            return CallCancelled()
+        if isinstance(error, grpc.Call):
+            return from_status(error.code() or grpc.StatusCode.UNKNOWN, error.details() or "")
+        return from_status(grpc.StatusCode.CANCELLED, "the connection was closed")

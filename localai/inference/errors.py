@@ -1,0 +1,57 @@
+"""What the status of a failed call to a model process means for the router.
+
+The processes are written by others too, and the protocol they share tells two of its cases only in the text of the
+status: `model not loaded` and `model identity mismatch`. This is the one place that reads such a text.
+"""
+
+from __future__ import annotations
+
+import grpc
+
+from localai.errors import (
+    BackendBusy,
+    BackendDeadline,
+    BackendError,
+    BackendRejected,
+    BackendUnavailable,
+    BackendUnimplemented,
+    ModelGone,
+    WrongModel,
+)
+
+#: What a process says that runs but holds no model, whatever status it chose.
+MODEL_NOT_LOADED = "model not loaded"
+#: What tells a wrong model from the other uses of NOT_FOUND, such as "no face in the image".
+IDENTITY_MISMATCH = "model identity mismatch"
+
+_BY_STATUS: dict[grpc.StatusCode, type[BackendError]] = {
+    grpc.StatusCode.FAILED_PRECONDITION: ModelGone,
+    grpc.StatusCode.UNIMPLEMENTED: BackendUnimplemented,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: BackendBusy,
+    grpc.StatusCode.DEADLINE_EXCEEDED: BackendDeadline,
+    grpc.StatusCode.UNAVAILABLE: BackendUnavailable,
+    # A call that we did not cancel ourselves ends this way when its connection was closed under it.
+    grpc.StatusCode.CANCELLED: BackendUnavailable,
+    grpc.StatusCode.INVALID_ARGUMENT: BackendRejected,
+    grpc.StatusCode.OUT_OF_RANGE: BackendRejected,
+}
+
+#: Longest text of a process that is passed on.
+_TEXT_LIMIT = 2000
+
+
+def from_status(status: grpc.StatusCode, text: str) -> BackendError:
+    """The error that a status and its text stand for."""
+    kind = _BY_STATUS.get(status, BackendError)
+    lowered = text.lower()
+    if MODEL_NOT_LOADED in lowered:
+        kind = ModelGone
+    elif status is grpc.StatusCode.NOT_FOUND and IDENTITY_MISMATCH in lowered:
+        kind = WrongModel
+    return kind(_message(kind, text), status=status.name)
+
+
+def _message(kind: type[BackendError], text: str) -> str:
+    meaning = (kind.__doc__ or "").strip()
+    text = text.strip()[:_TEXT_LIMIT]
+    return f"{meaning[:-1]}: {text}" if text else meaning
