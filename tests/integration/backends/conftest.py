@@ -99,6 +99,19 @@ def fault_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The llama-cpp backend in an environment of its own, made from its pinned requirements."""
+    entry = catalogue.find("llama-cpp", enable_fault=False)
+    folder = tmp_path_factory.mktemp("backends") / entry.name
+    folder.mkdir()
+    layout.lay_out(entry, folder)
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "-r", str(entry.requirements)], check=True)
+    return folder
+
+
 @pytest.fixture
 def start(fault_folder: Path) -> Iterator[Start]:
     """Start the fault backend with options, as many times as the test likes."""

@@ -16,8 +16,8 @@ import backend_pb2_grpc
 import grpc
 
 MESSAGE_LIMIT = 50 * 1024 * 1024
-#: Enough for every slot of a model and for Health beside them; idle ones cost nothing, threads start on demand.
-CALL_THREADS = 64
+#: Calls wait in them for a slot of the model while Health still answers; idle ones cost nothing, they start on demand.
+CALL_THREADS = 256
 #: Calls under way get this long after SIGTERM. Below the grace the agent gives before it kills.
 STOP_GRACE_S = 2.0
 

@@ -1,0 +1,107 @@
+"""Which request body of llama.cpp's server a PredictOptions stands for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import backend_pb2
+
+#: Fields that are sent when they are above zero: zero in proto3 is also "not set", which means the engine's default.
+_WHEN_POSITIVE = {
+    "TopP": "top_p",
+    "TopK": "top_k",
+    "TypicalP": "typical_p",
+    "Penalty": "repeat_penalty",
+    "Repeat": "repeat_last_n",
+    "NKeep": "n_keep",
+    "Mirostat": "mirostat",
+    "MirostatTAU": "mirostat_tau",
+    "MirostatETA": "mirostat_eta",
+    "Tokens": "max_tokens",  # zero: as many as fit into the context
+}
+
+
+class BadRequest(ValueError):
+    """The request cannot be used; the text names the field."""
+
+
+def body(options: backend_pb2.PredictOptions) -> dict[str, Any]:
+    """The streamed request with counts in each chunk. Raises BadRequest."""
+    found: dict[str, Any] = {
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        # Counts of tokens so far in each chunk.
+        "timings_per_token": True,
+        # A chunk after each batch of the prompt: the only moments at which a long prompt can be cancelled.
+        "return_progress": True,
+        "cache_prompt": True,
+        "temperature": options.Temperature,
+        "min_p": options.MinP,
+        "seed": options.Seed,
+        "frequency_penalty": options.FrequencyPenalty,
+        "presence_penalty": options.PresencePenalty,
+        "ignore_eos": options.IgnoreEOS,
+    }
+    found |= {key: getattr(options, name) for name, key in _WHEN_POSITIVE.items() if getattr(options, name) > 0}
+    if options.StopPrompts:
+        found["stop"] = list(options.StopPrompts)
+    if options.Grammar:
+        found["grammar"] = options.Grammar
+    if options.LogitBias:
+        found["logit_bias"] = _json("LogitBias", options.LogitBias)
+    if options.UseTokenizerTemplate:
+        return found | _chat(options)
+    if options.Logprobs:
+        found["logprobs"] = max(options.TopLogprobs, 1)
+    return found | {"prompt": options.Prompt}
+
+
+def _chat(options: backend_pb2.PredictOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {"messages": [_message(message) for message in options.Messages]}
+    if options.Tools:
+        found["tools"] = _json("Tools", options.Tools)
+    if options.ToolChoice:
+        found["tool_choice"] = _maybe_json(options.ToolChoice)
+    if options.Metadata.get("response_format"):
+        found["response_format"] = _json("Metadata.response_format", options.Metadata["response_format"])
+    if options.Logprobs:
+        found |= {"logprobs": True, "top_logprobs": options.TopLogprobs}
+    template = _template_arguments(options)
+    return found | ({"chat_template_kwargs": template} if template else {})
+
+
+def _message(message: backend_pb2.Message) -> dict[str, Any]:
+    found: dict[str, Any] = {"role": message.role, "content": message.content}
+    for name in ("name", "tool_call_id", "reasoning_content"):
+        if getattr(message, name):
+            found[name] = getattr(message, name)
+    if message.tool_calls:
+        found["tool_calls"] = _json("Messages.tool_calls", message.tool_calls)
+    return found
+
+
+def _template_arguments(options: backend_pb2.PredictOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "enable_thinking" in options.Metadata:
+        found["enable_thinking"] = options.Metadata["enable_thinking"] == "true"
+    if options.Metadata.get("reasoning_effort"):
+        found["reasoning_effort"] = options.Metadata["reasoning_effort"]
+    if options.Metadata.get("chat_template_kwargs"):
+        found |= _json("Metadata.chat_template_kwargs", options.Metadata["chat_template_kwargs"])
+    return found
+
+
+def _json(field: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise BadRequest(f"{field} is not JSON") from None
+
+
+def _maybe_json(text: str) -> Any:
+    """``auto`` and ``required`` come bare, an object comes as JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
