@@ -36,6 +36,10 @@ RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
 LOOK_INTERVAL_S = 1.0
 #: Pings that show a frozen server or a dead network: noticed after about three of them.
 PING_INTERVAL_S = 10
+#: How long one full socket may hold up what is sent; nats-py waits without limit by default.
+FLUSH_TIMEOUT_S = 2.0
+#: What still waits when the process ends gets this long to leave.
+LAST_FLUSH_S = 1.0
 #: A request that the connection does not even take (a full socket) is given up this long after its own limit.
 SEND_MARGIN_S = 0.2
 #: Events kept while there is no connection; the oldest goes first.
@@ -168,6 +172,7 @@ class Connection:
             "max_reconnect_attempts": 1,
             "reconnect_time_wait": 0,
             "ping_interval": PING_INTERVAL_S,
+            "flush_timeout": FLUSH_TIMEOUT_S,
             **await asyncio.wait_for(self._owner.connect_options(), OPTIONS_TIMEOUT_S),
             "error_cb": self._on_error,
             "closed_cb": closed,
@@ -197,13 +202,12 @@ class Connection:
             return _reason(client.last_error) if client.last_error else "the connection was closed"
         finally:
             self._client = None
-            if pump is not None:
-                pump.cancel()
-                await asyncio.gather(pump, return_exceptions=True)
-            if self._stop.is_set():
-                await self._flush_last(client)
             for task in list(self._asking):
                 task.cancel()
+            if pump is not None:
+                await _end(pump, FLUSH_TIMEOUT_S)
+            if self._stop.is_set():
+                await _end(asyncio.create_task(self._flush_last(client)), LAST_FLUSH_S, cancel_first=False)
             await _close(client)
 
     async def _until_lost(self, client: Client, pump: asyncio.Task[None]) -> None:
@@ -215,11 +219,11 @@ class Connection:
 
     async def _pump(self, client: Client) -> None:
         """Bring the client in line with what is wanted and send what waits, whenever there is work."""
-        while True:
+        while self._client is client:
             await self._work.wait()
             self._work.clear()
             await self._align(client)
-            while self.outbox:
+            while self.outbox and self._client is client:
                 await self._send(client, *self.outbox.popleft())
 
     async def _align(self, client: Client) -> None:
@@ -275,14 +279,10 @@ class Connection:
             question.settle(question.unreachable("the connection to the bus was lost"))
 
     async def _flush_last(self, client: Client) -> None:
-        """Give what still waits in the outbox one second to leave."""
-        try:
-            async with asyncio.timeout(1):
-                while self.outbox:
-                    await self._send(client, *self.outbox.popleft())
-                await client.flush(timeout=1)
-        except (TimeoutError, errors.Error, OSError):
-            return
+        give_up_at = time.monotonic() + LAST_FLUSH_S
+        while self.outbox and client.is_connected and time.monotonic() < give_up_at:
+            await self._send(client, *self.outbox.popleft())
+        await client.flush(timeout=1)
 
     async def _on_error(self, error: Exception) -> None:
         if self._client is None:
@@ -311,12 +311,25 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> None:
         return
 
 
+async def _end(task: asyncio.Task[None], limit_s: float, *, cancel_first: bool = True) -> None:
+    """Wait for a task for a limited time. nats-py swallows a cancellation now and then, so nobody waits for more."""
+    if cancel_first:
+        task.cancel()
+    await asyncio.wait([task], timeout=limit_s)
+    task.cancel()
+    if task.done() and not task.cancelled():
+        task.exception()  # Seen: what ended the connection is reported by other means.
+
+
 async def _close(client: Client) -> None:
-    """Close a client that may be broken in any way, within two seconds."""
+    """Close a client that may be broken in any way, within two seconds, its socket included."""
     try:
         await asyncio.wait_for(client.close(), 2)
     except (TimeoutError, errors.Error, OSError, AssertionError):
-        return
+        # No public way leads to the socket of a client whose own close failed.
+        writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
 
 def _reason(error: BaseException) -> str:
