@@ -8,6 +8,7 @@ lost it is closed. Reaching the process again needs a new endpoint, read from a 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -40,11 +41,14 @@ _SETTLED = (
 )
 
 
+Vouch = Callable[[Endpoint], bool]
+
+
 class _Connection:
     """The one connection to one process instance."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, vouch: Vouch) -> None:
+        self._endpoint, self._vouch = endpoint, vouch
         self._channel = grpc.insecure_channel(endpoint.address, options=_OPTIONS)
         # Made once: it builds an object for each of the protocol's calls.
         self._stub = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]
@@ -86,7 +90,8 @@ class _Connection:
             settled.wait(timeout_s)
         finally:
             self._channel.unsubscribe(note)
-        return bool(states) and states[0] is grpc.ChannelConnectivity.READY
+        # Asked after the dial: whatever happened before it, the listener is the instance.
+        return bool(states) and states[0] is grpc.ChannelConnectivity.READY and self._vouch(self._endpoint)
 
     def _connected(self) -> bool:
         """Whether the connection stands at this moment; never makes a new one."""
@@ -105,10 +110,13 @@ _CORE_READY = grpc.ChannelConnectivity.READY.value[0]
 
 
 class Channels:
-    """The connections of this process."""
+    """The connections of this process.
 
-    def __init__(self, dial_timeout_s: float = DIAL_TIMEOUT_S) -> None:
-        self._dial_timeout_s = dial_timeout_s
+    `vouch` says whether an instance is known to have its address still; a dial counts only if it does.
+    """
+
+    def __init__(self, *, vouch: Vouch = lambda _: True, dial_timeout_s: float = DIAL_TIMEOUT_S) -> None:
+        self._vouch, self._dial_timeout_s = vouch, dial_timeout_s
         self._connections: dict[Endpoint, _Connection] = {}
         self._lock = threading.Lock()
 
@@ -120,7 +128,7 @@ class Channels:
         with self._lock:
             connection = self._connections.get(endpoint)
             if connection is None:
-                connection = self._connections[endpoint] = _Connection(endpoint)
+                connection = self._connections[endpoint] = _Connection(endpoint, self._vouch)
         return connection.stub(self._dial_timeout_s)
 
     def forget(self, endpoint: Endpoint) -> None:

@@ -16,6 +16,9 @@ from localai.inference.errors import from_status
 from localai.inference.ports import Call, Endpoint
 from protos import backend_pb2
 
+#: Trailing metadata of a call; the protocol's messages have no field for it.
+FINISH_REASON_KEY = "finish-reason"
+
 
 class GrpcInference:
     """Calls to model processes over gRPC. The caller sets `ModelIdentity`."""
@@ -74,6 +77,11 @@ class _Call:
         self._cancelled = True
         if self._rpc is not None:
             self._rpc.cancel()
+
+    def finish_reason(self) -> str:
+        """Why the process ended its answer, where it says so; asked after the answer."""
+        metadata = self._rpc.trailing_metadata() if self._rpc is not None else None
+        return next((str(value) for key, value in metadata or () if key == FINISH_REASON_KEY), "")
 
     def result(self) -> backend_pb2.Reply:
         if self._failure is not None:

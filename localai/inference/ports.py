@@ -30,6 +30,9 @@ class Call(Protocol):
     def __iter__(self) -> Iterator[backend_pb2.Reply]:
         """The chunks of a stream. Raises the BackendError family or CallCancelled."""
 
+    def finish_reason(self) -> str:
+        """Why the process ended its answer (`stop`, `length`, `tool_calls`), asked after it; empty when silent."""
+
 
 class Inference(Protocol):
     """Calls to model processes. Every call has a deadline in seconds."""

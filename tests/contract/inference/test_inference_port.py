@@ -1,0 +1,255 @@
+"""One suite for every implementation of the inference port: the fake and gRPC."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import grpc
+import pytest
+
+from localai.errors import (
+    BackendBusy,
+    BackendDeadline,
+    BackendError,
+    BackendRejected,
+    BackendUnavailable,
+    BackendUnimplemented,
+    CallCancelled,
+    LocalAIError,
+    ModelGone,
+    WrongModel,
+)
+from localai.ids import new_id
+from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels
+from localai.inference.client import GrpcInference
+from localai.inference.ports import Call, Endpoint, Inference
+from protos import backend_pb2
+from tests.fakes.grpc_backend import GrpcBackend
+from tests.fakes.inference import FakeInference, Script, Silent, fails, says
+
+pytestmark = pytest.mark.contract
+
+LIMIT_S = 30.0
+OPTIONS = backend_pb2.PredictOptions(Prompt="hello", ModelIdentity="m")
+
+
+class Bench(Protocol):
+    """What the suite needs of an implementation: processes that can be started and ended."""
+
+    inference: Inference
+
+    def start(self, script: Script) -> Endpoint: ...
+
+    def end(self, endpoint: Endpoint) -> None: ...
+
+    def start_another_on(self, address: str, script: Script) -> Endpoint:
+        """The port is given to the process of another model."""
+
+    def close(self) -> None: ...
+
+
+class FakeBench:
+    def __init__(self) -> None:
+        self.inference = FakeInference()
+
+    def start(self, script: Script) -> Endpoint:
+        return self.start_another_on(f"127.0.0.1:{len(self.inference.scripts) + 1}", script)
+
+    def start_another_on(self, address: str, script: Script) -> Endpoint:
+        endpoint = Endpoint(node_id="node-1", address=address, process_instance=new_id())
+        self.inference.scripts[endpoint] = script
+        return endpoint
+
+    def end(self, endpoint: Endpoint) -> None:
+        self.inference.end_process(endpoint)
+
+    def close(self) -> None:
+        self.inference.close()
+
+
+class GrpcBench:
+    def __init__(self) -> None:
+        self.inference = GrpcInference()
+        self.backends: dict[Endpoint, GrpcBackend] = {}
+
+    def start(self, script: Script) -> Endpoint:
+        return self._keep(GrpcBackend(script))
+
+    def start_another_on(self, address: str, script: Script) -> Endpoint:
+        return self._keep(GrpcBackend(script, port=int(address.rsplit(":", 1)[1])))
+
+    def end(self, endpoint: Endpoint) -> None:
+        self.backends.pop(endpoint).stop()
+
+    def close(self) -> None:
+        self.inference.close()
+        for backend in self.backends.values():
+            backend.stop()
+
+    def _keep(self, backend: GrpcBackend) -> Endpoint:
+        self.backends[backend.endpoint] = backend
+        return backend.endpoint
+
+
+@pytest.fixture(params=[FakeBench, GrpcBench], ids=["fake", "grpc"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    bench: Bench = request.param()
+    try:
+        yield bench
+    finally:
+        bench.close()
+
+
+def drain(call: Call) -> backend_pb2.Reply:
+    return list(call)[-1]
+
+
+def result(call: Call) -> backend_pb2.Reply:
+    return call.result()
+
+
+def ask(bench: Bench, endpoint: Endpoint, read: Callable[[Call], backend_pb2.Reply]) -> backend_pb2.Reply:
+    start = bench.inference.predict if read is result else bench.inference.stream
+    return read(start(endpoint, OPTIONS, LIMIT_S))
+
+
+def test_a_unary_call_answers_the_whole(bench: Bench) -> None:
+    endpoint = bench.start(says("Par", "is"))
+    reply = ask(bench, endpoint, result)
+    assert (reply.message, reply.tokens, reply.prompt_tokens) == (b"Paris", 2, 3)
+
+
+def test_a_stream_answers_chunk_by_chunk(bench: Bench) -> None:
+    endpoint = bench.start(says("Par", "is"))
+    chunks = list(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+    assert [chunk.message for chunk in chunks] == [b"Par", b"is"]
+
+
+@pytest.mark.parametrize("read", [result, drain])
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (grpc.StatusCode.FAILED_PRECONDITION, "", ModelGone),
+        (grpc.StatusCode.INTERNAL, "Model not loaded", ModelGone),
+        (grpc.StatusCode.NOT_FOUND, "model identity mismatch: this holds b", WrongModel),
+        (grpc.StatusCode.NOT_FOUND, "no face in the image", BackendError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "full", BackendBusy),
+        (grpc.StatusCode.UNIMPLEMENTED, "", BackendUnimplemented),
+        (grpc.StatusCode.INVALID_ARGUMENT, "too long", BackendRejected),
+        (grpc.StatusCode.UNAVAILABLE, "not yet", BackendUnavailable),
+        (grpc.StatusCode.INTERNAL, "it broke", BackendError),
+        (grpc.StatusCode.UNKNOWN, "", BackendError),
+    ],
+)
+def test_a_status_becomes_the_error_that_says_what_may_be_done(
+    bench: Bench,
+    read: Callable[[Call], backend_pb2.Reply],
+    status: grpc.StatusCode,
+    text: str,
+    kind: type[LocalAIError],
+) -> None:
+    endpoint = bench.start(fails(status, text))
+    with pytest.raises(kind) as caught:
+        ask(bench, endpoint, read)
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize("read", [result, drain])
+def test_every_call_has_a_deadline(bench: Bench, read: Callable[[Call], backend_pb2.Reply]) -> None:
+    script = Silent()
+    endpoint = bench.start(script)
+    start = bench.inference.predict if read is result else bench.inference.stream
+    with pytest.raises(BackendDeadline):
+        read(start(endpoint, OPTIONS, 0.5))
+    assert script.cancelled.wait(LIMIT_S), "the process goes on with a call that nobody waits for"
+
+
+@pytest.mark.parametrize("read", [result, drain])
+def test_pm_06_a_cancel_reaches_a_silent_process(bench: Bench, read: Callable[[Call], backend_pb2.Reply]) -> None:
+    script = Silent()
+    endpoint = bench.start(script)
+    start = bench.inference.predict if read is result else bench.inference.stream
+    call = start(endpoint, OPTIONS, LIMIT_S)
+    assert script.started.wait(LIMIT_S)
+    threading.Thread(target=call.cancel).start()
+    with pytest.raises(CallCancelled):
+        read(call)
+    assert script.cancelled.wait(LIMIT_S)
+
+
+def test_a_stream_that_is_left_is_cancelled(bench: Bench) -> None:
+    script = Silent("first")
+    endpoint = bench.start(script)
+    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+    assert next(chunks).message == b"first"
+    chunks.close()  # type: ignore[attr-defined]
+    assert script.cancelled.wait(LIMIT_S)
+
+
+def test_sc_07_a_cancelled_stream_leaves_the_process_usable(bench: Bench) -> None:
+    endpoint = bench.start(says("a", "b"))
+    for _ in range(20):
+        chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+        next(chunks)
+        chunks.close()  # type: ignore[attr-defined]
+    assert ask(bench, endpoint, result).message == b"ab"
+
+
+def test_nobody_listens_is_unavailable(bench: Bench) -> None:
+    endpoint = bench.start(says("a"))
+    bench.end(endpoint)
+    with pytest.raises(BackendUnavailable):
+        ask(bench, endpoint, result)
+
+
+def test_a_process_that_ends_in_a_call_is_unavailable(bench: Bench) -> None:
+    script = Silent("first")
+    endpoint = bench.start(script)
+    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+    next(chunks)
+    bench.end(endpoint)
+    with pytest.raises(BackendUnavailable):
+        next(chunks)
+
+
+def test_forgetting_an_instance_ends_its_calls(bench: Bench) -> None:
+    script = Silent("first")
+    endpoint = bench.start(script)
+    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+    next(chunks)
+    bench.inference.forget(endpoint)
+    with pytest.raises(BackendUnavailable):
+        next(chunks)
+
+
+def test_c22_a_call_on_a_connection_that_broke_never_reaches_the_next_owner_of_the_port(bench: Bench) -> None:
+    endpoint = bench.start(says("from the first"))
+    assert ask(bench, endpoint, result).message == b"from the first"
+    bench.end(endpoint)
+    other = bench.start_another_on(endpoint.address, says("from another model"))
+    for read in (result, drain, result):
+        with pytest.raises(BackendUnavailable):
+            ask(bench, endpoint, read)
+    assert ask(bench, other, result).message == b"from another model"
+
+
+def test_a_request_over_the_message_limit_is_refused_before_it_is_sent(bench: Bench) -> None:
+    endpoint = bench.start(says("a"))
+    large = backend_pb2.PredictOptions(Prompt="x" * (MESSAGE_LIMIT_BYTES + 1))
+    with pytest.raises(BackendRejected):
+        bench.inference.predict(endpoint, large, LIMIT_S)
+
+
+def test_c22_a_first_dial_counts_only_while_the_rows_vouch_for_the_instance() -> None:
+    """Picked, then frozen for longer than the port rests, then dialled: it may be anybody."""
+    backend = GrpcBackend(says("from another model"))
+    inference = GrpcInference(Channels(vouch=lambda endpoint: False))
+    try:
+        with pytest.raises(BackendUnavailable):
+            inference.predict(backend.endpoint, OPTIONS, LIMIT_S)
+        assert backend.asked == []
+    finally:
+        inference.close()
+        backend.stop()

@@ -1,0 +1,185 @@
+"""Model processes that answer by a script, in this process: the fake of the inference port."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import grpc
+
+from localai.clock import boottime
+from localai.errors import BackendRejected, BackendUnavailable, CallCancelled, LocalAIError
+from localai.inference.channels import MESSAGE_LIMIT_BYTES
+from localai.inference.errors import from_status
+from localai.inference.ports import Call, Endpoint
+from protos import backend_pb2
+
+
+class Abort(Exception):
+    """The script ends the call with a status."""
+
+    def __init__(self, status: grpc.StatusCode, text: str = "") -> None:
+        self.status, self.text = status, text
+        super().__init__(text)
+
+
+@dataclass
+class Asked:
+    """One call as a script sees it."""
+
+    options: backend_pb2.PredictOptions
+    #: Set when the call ended for any reason, a cancel included.
+    over: threading.Event = field(default_factory=threading.Event)
+    finish_reason: str = ""
+
+
+Script = Callable[[Asked], Iterable[backend_pb2.Reply]]
+
+
+def says(*texts: str, prompt_tokens: int = 3) -> Script:
+    """A script that answers with these pieces, one token each."""
+
+    def script(asked: Asked) -> Iterator[backend_pb2.Reply]:
+        for number, text in enumerate(texts, 1):
+            yield backend_pb2.Reply(message=text.encode(), tokens=number, prompt_tokens=prompt_tokens)
+
+    return script
+
+
+def fails(status: grpc.StatusCode, text: str = "", *, after: tuple[str, ...] = ()) -> Script:
+    """A script that ends with a status, after these pieces."""
+
+    def script(asked: Asked) -> Iterator[backend_pb2.Reply]:
+        yield from says(*after)(asked)
+        raise Abort(status, text)
+
+    return script
+
+
+class Silent:
+    """A script that says nothing until it is let go; `started` and `cancelled` tell a test where it is."""
+
+    def __init__(self, *first: str) -> None:
+        self._first = first
+        self.started, self.go, self.cancelled = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self, asked: Asked) -> Iterator[backend_pb2.Reply]:
+        yield from says(*self._first)(asked)
+        self.started.set()
+        while not self.go.wait(0.01):
+            if asked.over.is_set():
+                self.cancelled.set()
+                return
+        yield from says("late")(asked)
+
+
+def joined(replies: Iterable[backend_pb2.Reply]) -> backend_pb2.Reply:
+    """The unary answer of a script."""
+    whole = backend_pb2.Reply()
+    for reply in replies:
+        whole.MergeFrom(backend_pb2.Reply(chat_deltas=reply.chat_deltas))
+        whole.message += reply.message
+        whole.tokens = reply.tokens or whole.tokens
+        whole.prompt_tokens = reply.prompt_tokens or whole.prompt_tokens
+        whole.logprobs = reply.logprobs or whole.logprobs
+    return whole
+
+
+class FakeInference:
+    """The inference port over scripts. An endpoint without a script is a process that has ended."""
+
+    def __init__(self) -> None:
+        self.scripts: dict[Endpoint, Script] = {}
+        self.asked: list[tuple[Endpoint, backend_pb2.PredictOptions]] = []
+        self.forgotten: list[Endpoint] = []
+        self._lost: set[Endpoint] = set()
+        self._calls: list[_FakeCall] = []
+
+    def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
+        return self._start(endpoint, options, deadline_s, unary=True)
+
+    def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
+        return self._start(endpoint, options, deadline_s, unary=False)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        self.forgotten.append(endpoint)
+        self._lost.discard(endpoint)
+        for call in self._calls:
+            if call.endpoint == endpoint:
+                call.break_off()
+
+    def probe(self, endpoint: Endpoint) -> bool:
+        return endpoint in self.scripts
+
+    def close(self) -> None:
+        for call in self._calls:
+            call.break_off()
+
+    def end_process(self, endpoint: Endpoint) -> None:
+        """The process ends: its calls break, and its connection never comes back by itself."""
+        self.scripts.pop(endpoint, None)
+        self._lost.add(endpoint)
+        for call in self._calls:
+            if call.endpoint == endpoint:
+                call.break_off()
+
+    def _start(
+        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float, *, unary: bool
+    ) -> Call:
+        if options.ByteSize() > MESSAGE_LIMIT_BYTES:
+            raise BackendRejected
+        if endpoint in self._lost or endpoint not in self.scripts:
+            self._lost.add(endpoint)
+            raise BackendUnavailable(endpoint=endpoint)
+        self.asked.append((endpoint, options))
+        call = _FakeCall(endpoint, self.scripts[endpoint], Asked(options), deadline_s, unary=unary)
+        self._calls.append(call)
+        return call
+
+
+class _FakeCall:
+    def __init__(self, endpoint: Endpoint, script: Script, asked: Asked, deadline_s: float, *, unary: bool) -> None:
+        self.endpoint, self._asked, self._until = endpoint, asked, boottime() + deadline_s
+        self._items: queue.SimpleQueue[backend_pb2.Reply | LocalAIError | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, args=(script, unary), daemon=True).start()
+
+    def _run(self, script: Script, unary: bool) -> None:
+        try:
+            replies = script(self._asked)
+            for reply in [joined(replies)] if unary else replies:
+                self._items.put(reply)
+            self._items.put(None)
+        except Abort as abort:
+            self._items.put(from_status(abort.status, abort.text))
+
+    def cancel(self) -> None:
+        self._asked.over.set()
+        self._items.put(CallCancelled())
+
+    def break_off(self) -> None:
+        self._asked.over.set()
+        self._items.put(BackendUnavailable())
+
+    def finish_reason(self) -> str:
+        return self._asked.finish_reason
+
+    def result(self) -> backend_pb2.Reply:
+        return next(iter(self))
+
+    def __iter__(self) -> Iterator[backend_pb2.Reply]:
+        try:
+            while (item := self._next()) is not None:
+                if isinstance(item, LocalAIError):
+                    raise item
+                yield item
+        finally:
+            self._asked.over.set()
+
+    def _next(self) -> backend_pb2.Reply | LocalAIError | None:
+        try:
+            return self._items.get(timeout=max(0.0, self._until - boottime()))
+        except queue.Empty:
+            self._asked.over.set()
+            return from_status(grpc.StatusCode.DEADLINE_EXCEEDED, "")
