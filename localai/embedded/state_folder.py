@@ -119,7 +119,11 @@ def held(folder: StateFolder) -> Iterator[None]:
 
     The lock is the system's and ends with this process, however that ends; the file stays.
     """
-    with folder.lock.open("a+", encoding="utf-8") as file:
+    try:
+        number = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartRefused(f"{folder.lock} cannot be opened: {error.strerror}") from None
+    with os.fdopen(number, "r+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

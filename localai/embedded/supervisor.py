@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from localai.embedded.children import Child
 from localai.embedded.process import Process, describe_exit, last_lines
@@ -98,13 +98,10 @@ class Supervisor:
             self._turn(interval_s)
         return True
 
-    def watch(self) -> None:
-        """Keep the children up until a stop signal comes; returns then."""
-        try:
-            while True:
-                self._turn(_IDLE_S)
-        except StopAsked:
-            return
+    def watch(self) -> NoReturn:
+        """Keep the children up until a stop signal comes."""
+        while True:
+            self._turn(_IDLE_S)
 
     def _turn(self, longest_s: float) -> None:
         now = self._clock()

@@ -1,0 +1,113 @@
+"""How do client commands talk to a server, and what do they say when it does not answer?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from localai.embedded import env_file
+from localai.embedded.state_folder import StateFolder
+from localai.errors import LocalAIError
+from localai.settings import Settings, default_state_dir
+
+if TYPE_CHECKING:
+    import httpx2
+
+_TIMEOUT_S = 30.0
+#: Where `localai run` listens when nothing else is said.
+_DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+class ServerError(LocalAIError):
+    """The server cannot be asked, or refused."""
+
+
+class Client:
+    """One server, asked over HTTP with an admin key. Every method raises ServerError with a text for people."""
+
+    def __init__(self, url: str, key: str) -> None:
+        # Late, because it is the slowest import of a client command and `--help` does not need it.
+        import httpx2
+
+        self.url = url
+        self._http = httpx2.Client(
+            base_url=url, timeout=_TIMEOUT_S, headers={"Authorization": f"Bearer {key}"} if key else {}
+        )
+        self._transport_error = httpx2.TransportError
+        self._bad_url = (httpx2.InvalidURL, httpx2.UnsupportedProtocol)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON of an answer."""
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return body_of(self.send("GET", path, params=given))
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """The JSON of an answer."""
+        return body_of(self.send("POST", path, json=body))
+
+    def send(self, method: str, path: str, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """The answer, whatever its status; with ``stream`` its body is still to be read, and it is to be closed."""
+        timeout = options.pop("timeout", _TIMEOUT_S)
+        try:
+            request = self._http.build_request(method, path, timeout=timeout, **options)
+            return self._http.send(request, stream=stream)
+        except self._bad_url as error:
+            raise ServerError(f"{self.url!r} is not a usable URL: {error}") from None
+        except self._transport_error as error:
+            raise self.unreachable(error) from None
+
+    def unreachable(self, error: Exception) -> ServerError:
+        """What to say when the connection failed or broke."""
+        hint = "is it running? `localai up` starts one here, --url or LOCALAI_URL names another"
+        return ServerError(f"no answer from {self.url} ({error or type(error).__name__}): {hint}")
+
+
+def connect(settings: Settings) -> Client:
+    """The server that the settings name, else the one of the local state folder. Raises ServerError."""
+    folder = StateFolder(settings.state_dir or default_state_dir())
+    try:
+        url = settings.url or env_file.read(folder.env).get("LOCALAI_URL", "") or _DEFAULT_URL
+        key = settings.api_key[0] if settings.api_key else _kept_key(folder)
+    except OSError as error:
+        raise ServerError(
+            f"{error.filename} cannot be read ({error.strerror}): set LOCALAI_URL and LOCALAI_API_KEY, "
+            "or use the account that started the server"
+        ) from None
+    return Client(url.rstrip("/"), key)
+
+
+def _kept_key(folder: StateFolder) -> str:
+    try:
+        return folder.api_key.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def body_of(response: httpx2.Response) -> Any:
+    """The JSON of a good answer. Raises ServerError for any other."""
+    if response.is_success:
+        try:
+            return response.json()
+        except ValueError:
+            raise ServerError(f"{response.url} did not answer with JSON: is this a localai server?") from None
+    raise ServerError(error_text(response.status_code, response.text))
+
+
+def error_text(status: int, body: str) -> str:
+    """What a refused request says to a person: the server's own message where there is one."""
+    message = _message(body) or f"the server answered with status {status}"
+    if status == 401:
+        return f"{message} (the key is read from --api-key, LOCALAI_API_KEY or <state-dir>/api-key)"
+    return message
+
+
+def _message(body: str) -> str:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return ""
+    error = found.get("error") if isinstance(found, Mapping) else None
+    if isinstance(error, Mapping):
+        error = error.get("message")
+    return error if isinstance(error, str) else ""

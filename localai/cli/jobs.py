@@ -1,0 +1,119 @@
+"""`localai jobs`: what is being done, what was done, and why did it fail?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from localai.cli.client import connect
+from localai.cli.options import with_settings
+from localai.cli.output import cell, details, output_option, print_json, size, table
+from localai.settings import Settings
+
+_FIELDS = (
+    "id",
+    "kind",
+    "subject",
+    "slot",
+    "state",
+    "phase",
+    "node_name",
+    "owner",
+    "generation",
+    "attempts",
+    "message",
+    "error_cause",
+    "error",
+    "stop_state",
+    "stop_deadline",
+    "hold_until",
+    "created_at",
+    "started_at",
+    "finished_at",
+)
+
+
+@click.group()
+def command() -> None:
+    """Show loads, installs and everything else that is done as a job."""
+
+
+@command.command("list")
+@click.option("--state", help="Only jobs in this state: queued, running, succeeded, failed, cancelled.")
+@click.option("--kind", help="Only jobs of this kind, such as model.load.")
+@click.option("--subject", help="Only jobs about this model, backend or node.")
+@click.option("--node", help="Only jobs on the node with this id.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many, the newest first.")
+@click.option("--before", help="Only jobs older than the job with this id: the next page.")
+@output_option
+@with_settings("client")
+def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
+    """List jobs, the newest first."""
+    answer = connect(settings).get("/api/jobs", **filters)
+    if output == "json":
+        print_json(answer)
+        return
+    jobs = answer.get("jobs", []) if isinstance(answer, Mapping) else answer
+    click.echo(
+        table(
+            jobs,
+            {
+                "ID": lambda job: job.get("id"),
+                "KIND": lambda job: job.get("kind"),
+                "SUBJECT": lambda job: job.get("subject"),
+                "STATE": lambda job: job.get("state"),
+                "PHASE": lambda job: job.get("phase"),
+                "PROGRESS": progress,
+                "NODE": lambda job: job.get("node_name"),
+                "CREATED": lambda job: job.get("created_at"),
+                "ERROR": lambda job: job.get("error") or job.get("error_cause"),
+            },
+        )
+    )
+
+
+@command.command("show")
+@click.argument("job_id", metavar="ID")
+@output_option
+@with_settings("client")
+def show_job(settings: Settings, job_id: str, output: str) -> None:
+    """Show one job: its row, its events and its child jobs."""
+    answer = connect(settings).get(f"/api/jobs/{quote(job_id, safe='')}")
+    if output == "json":
+        print_json(answer)
+        return
+    job = answer.get("job", answer)
+    click.echo(details(job, _FIELDS))
+    if progress(job) != "-":
+        click.echo(f"progress  {progress(job)}")
+    for child in answer.get("children") or ():
+        told = child.get("error") or child.get("phase")
+        click.echo(f"child  {child.get('id')}  {child.get('kind')}  {child.get('state')}  {cell(told)}")
+    events = answer.get("events") or ()
+    if events:
+        click.echo("\nevents")
+    for event in events:
+        click.echo("  " + _event(event))
+
+
+def progress(job: Mapping[str, Any]) -> str:
+    """How far a job's bytes are, in words."""
+    done, total = job.get("bytes_done"), job.get("bytes_total")
+    if not isinstance(total, int) or total <= 0 or not isinstance(done, int):
+        return "-"
+    return f"{min(100, done * 100 // total)} % of {size(total)}"
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    when = event.get("created_at") or event.get("at") or ""
+    what = event.get("event") or event.get("kind") or event.get("name") or ""
+    rest = {
+        name: value
+        for name, value in event.items()
+        if name not in ("created_at", "at", "event", "kind", "name", "id", "job_id", "seq")
+        and value not in (None, "", {})
+    }
+    return f"{when}  {what}  " + " ".join(f"{name}={cell(value)}" for name, value in rest.items())

@@ -1,0 +1,102 @@
+"""How far is the load of a model, for a person who waits for its answer?"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TextIO
+from urllib.parse import quote
+
+from localai.cli.client import Client, ServerError, body_of
+from localai.cli.output import size
+
+#: How often the load is looked at. The first look waits as long: a warm model answers before it.
+_INTERVAL_S = 1.0
+_LOOK_TIMEOUT_S = 5.0
+
+
+class LoadProgress:
+    """A context that shows the load on standard error until `finish`: one changing line, or a line for each phase."""
+
+    def __init__(self, client: Client, model: str, stream: TextIO | None = None) -> None:
+        self._client = client
+        self._path = f"/api/models/{quote(model, safe='')}/load-status"
+        self._stream = sys.stderr if stream is None else stream
+        self._line = Line(self._stream, changing=self._stream.isatty())
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="load-progress", daemon=True)
+
+    def __enter__(self) -> LoadProgress:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.finish()
+
+    def wait(self, limit_s: float) -> None:
+        """Let time pass until the request may be sent again."""
+        self._finished.wait(limit_s)
+
+    def finish(self) -> None:
+        """Show nothing more: the answer has begun."""
+        if not self._finished.is_set():
+            self._finished.set()
+            self._thread.join(_LOOK_TIMEOUT_S)
+            self._line.clear()
+
+    def _watch(self) -> None:
+        while not self._finished.wait(_INTERVAL_S):
+            try:
+                response = self._client.send("GET", self._path, timeout=_LOOK_TIMEOUT_S)
+                if response.status_code == 200:
+                    self._show(body_of(response))
+            except ServerError:
+                continue  # the request itself says what is wrong
+
+    def _show(self, status: Any) -> None:
+        if isinstance(status, Mapping) and not self._finished.is_set():
+            self._line.show(str(status.get("state")), describe(status))
+
+
+class Line:
+    """One line that is written over on a terminal; elsewhere one line for each new ``key``."""
+
+    def __init__(self, stream: TextIO, *, changing: bool) -> None:
+        self._stream, self._changing = stream, changing
+        self._key = ""
+        self._width = 0
+
+    def show(self, key: str, text: str) -> None:
+        if self._changing:
+            self._stream.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+        elif key != self._key:
+            self._stream.write(text + "\n")
+        self._key = key
+        self._stream.flush()
+
+    def clear(self) -> None:
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+            self._width = 0
+
+
+def describe(status: Mapping[str, Any]) -> str:
+    """One line about a load, from the fields of `load-status`."""
+    words = [f"{status.get('model')}: {status.get('state')}"]
+    if status.get("node"):
+        words.append(f"on {status['node']}")
+    total = status.get("total_bytes")
+    if isinstance(total, int) and total > 0:
+        percent = status.get("progress")
+        done = f"{float(percent):.0f} % of " if isinstance(percent, int | float) else ""
+        words.append(f"{done}{size(total)}")
+    eta = status.get("eta_seconds")
+    if isinstance(eta, int | float):
+        words.append(f"about {eta:.0f} s left")
+    return ", ".join(words)

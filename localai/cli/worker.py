@@ -1,0 +1,59 @@
+"""`localai worker`: how does the agent of a machine start?"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from localai.cli import processes
+from localai.cli.options import SectionedCommand, with_settings
+from localai.cli.say import say
+from localai.errors import StartRefused
+from localai.settings import Settings
+
+
+@click.command(cls=SectionedCommand)
+@with_settings("worker")
+def command(settings: Settings) -> None:
+    """Join this machine to a frontend, to run models.
+
+    The node waits until an administrator approves it (`localai nodes approve NAME`). Two workers on one machine need
+    two --node-name, two ports in --serve-addr and two --data-path.
+
+    The servers that `localai up` starts listen on 127.0.0.1 only: a worker on another machine needs a frontend started
+    with `localai run` and servers that both can reach.
+    """
+    _require(settings)
+    _warn(settings)
+    arguments = [sys.executable, "-m", "worker_agent.main"]
+    # In place of this process, so that a signal to it reaches the agent.
+    os.execve(sys.executable, arguments, processes.child_environment(settings))
+
+
+def _require(settings: Settings) -> None:
+    if not settings.register_to:
+        raise StartRefused("--register-to is missing: the URL of a frontend, such as http://frontend:8080")
+    for url in settings.register_to:
+        if not url.startswith(("http://", "https://")):
+            raise StartRefused(f"--register-to: {url!r} is not a URL such as http://frontend:8080")
+    if not settings.broker_url:
+        raise StartRefused(
+            "LOCALAI_BROKER_URL is not set: the worker needs the Redis or Valkey server that the frontends use"
+        )
+    if settings.require_registration_token and not settings.registration_token:
+        raise StartRefused(
+            "LOCALAI_REGISTRATION_TOKEN is empty, and LOCALAI_REGISTRATION_REQUIRE_AUTH forbids that: set the "
+            "frontends' token"
+        )
+
+
+def _warn(settings: Settings) -> None:
+    if not settings.registration_token:
+        say("WARNING: LOCALAI_REGISTRATION_TOKEN is empty: this worker joins only a frontend that has none either")
+    if not settings.nats_url:
+        say(
+            "WARNING: LOCALAI_NATS_URL is empty: a cancel reaches this worker only as the answer to its next report, "
+            f"up to {settings.operation_report_interval_s:g} s later"
+        )
