@@ -1,0 +1,95 @@
+"""A chat request becomes the options of one call."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from localai.inference.convert import ChatDefaults, ChatRequest, Message, Sampling, predict_options, token_limit
+
+pytestmark = pytest.mark.unit
+
+HELLO = (Message(role="user", content="hello"),)
+
+
+def test_the_request_wins_over_the_config_and_the_config_over_the_general_values() -> None:
+    request = ChatRequest(messages=HELLO, sampling=Sampling(temperature=0.0, max_tokens=7))
+    options = predict_options(request, ChatDefaults(sampling=Sampling(temperature=0.5, top_k=40)))
+    assert (options.Temperature, options.Tokens, options.TopK) == (0.0, 7, 40)
+    assert options.TopP == pytest.approx(0.95)
+    assert options.Seed == -1
+
+
+def test_the_general_temperature_applies_where_nobody_says_one() -> None:
+    assert predict_options(ChatRequest(messages=HELLO), ChatDefaults()).Temperature == pytest.approx(0.9)
+
+
+def test_the_system_prompt_is_put_first_when_the_request_has_none() -> None:
+    options = predict_options(ChatRequest(messages=HELLO), ChatDefaults(system_prompt="be short"))
+    assert [(m.role, m.content) for m in options.Messages] == [("system", "be short"), ("user", "hello")]
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_the_request_s_own_system_message_replaces_the_config_s(role: str) -> None:
+    messages = (Message(role=role, content="be long"), *HELLO)
+    options = predict_options(ChatRequest(messages=messages), ChatDefaults(system_prompt="be short"))
+    assert [m.content for m in options.Messages] == ["be long", "hello"]
+
+
+def test_without_the_tokenizer_s_template_the_process_gets_one_prompt() -> None:
+    messages = (Message(role="system", content="be short"), *HELLO)
+    options = predict_options(ChatRequest(messages=messages), ChatDefaults(use_tokenizer_template=False))
+    assert options.Prompt == "be short\nhello"
+    assert not options.UseTokenizerTemplate
+    assert not options.Messages
+
+
+def test_stopwords_of_config_and_request_both_stop() -> None:
+    options = predict_options(ChatRequest(messages=HELLO, stop=("b",)), ChatDefaults(stopwords=("a",)))
+    assert list(options.StopPrompts) == ["a", "b"]
+
+
+def test_tools_and_choice_travel_as_json_text() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    options = predict_options(ChatRequest(messages=HELLO, tools=(tool,), tool_choice="required"), ChatDefaults())
+    assert json.loads(options.Tools) == [tool]
+    assert json.loads(options.ToolChoice) == "required"
+
+
+def test_a_conversation_with_tool_calls_is_passed_whole() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = (
+        *HELLO,
+        Message(role="assistant", tool_calls=(call,), reasoning="because"),
+        Message(role="tool", tool_call_id="c1", content="42"),
+    )
+    sent = predict_options(ChatRequest(messages=messages), ChatDefaults()).Messages
+    assert json.loads(sent[1].tool_calls) == [call]
+    assert sent[1].reasoning_content == "because"
+    assert (sent[2].tool_call_id, sent[2].content) == ("c1", "42")
+
+
+def test_the_response_format_travels_in_the_metadata_and_a_client_cannot_replace_it() -> None:
+    wanted = {"type": "json_object"}
+    request = ChatRequest(messages=HELLO, response_format=wanted, metadata={"response_format": "{}", "own": "x"})
+    options = predict_options(request, ChatDefaults(metadata={"enable_thinking": "false"}))
+    assert json.loads(options.Metadata["response_format"]) == wanted
+    assert (options.Metadata["own"], options.Metadata["enable_thinking"]) == ("x", "false")
+
+
+def test_logprobs_and_bias_travel() -> None:
+    request = ChatRequest(messages=HELLO, logprobs=True, top_logprobs=3, logit_bias={"5": -100})
+    options = predict_options(request, ChatDefaults())
+    assert (options.Logprobs, options.TopLogprobs, json.loads(options.LogitBias)) == (1, 3, {"5": -100})
+
+
+def test_the_identity_is_left_to_the_chosen_replica() -> None:
+    assert predict_options(ChatRequest(messages=HELLO), ChatDefaults()).ModelIdentity == ""
+
+
+def test_the_token_limit_follows_the_same_order() -> None:
+    request = ChatRequest(messages=HELLO, sampling=Sampling(max_tokens=5))
+    assert token_limit(request, ChatDefaults(sampling=Sampling(max_tokens=9))) == 5
+    assert token_limit(ChatRequest(messages=HELLO), ChatDefaults(sampling=Sampling(max_tokens=9))) == 9
+    assert token_limit(ChatRequest(messages=HELLO), ChatDefaults()) == 0
