@@ -19,7 +19,7 @@ class LoopThread:
 
     def __init__(self, main: Callable[[], Coroutine[Any, Any, None]], delivery: Delivery) -> None:
         self._main = main
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
         self._awake = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._delivery = delivery
@@ -29,7 +29,7 @@ class LoopThread:
         """Start the thread. Calls made before run as soon as there is a loop."""
         self._delivery.start_native(self._run)
 
-    def call(self, call: Callable[[], None]) -> None:
+    def call(self, call: Callable[[], object]) -> None:
         """Run ``call`` on the loop soon, in the order of the calls. After the end of the loop nothing happens."""
         self._calls.append(call)
         loop = self._loop

@@ -11,10 +11,12 @@ from typing import Any
 from localai.bus.counters import BusCounters
 from localai.bus.delivery import Delivery, HubDelivery, ThreadDelivery, delivery_of_this_process
 from localai.bus.envelopes import ERROR, MalformedPayloadError, decode, encode
-from localai.bus.exchange import answer_of, answered
+from localai.bus.exchange import answer_of
 from localai.bus.loop_thread import LoopThread
-from localai.bus.nats_connection import OUTBOX_LIMIT, Connection, Interest, Question
+from localai.bus.nats_connection import OUTBOX_LIMIT, Connection, Interest
+from localai.bus.nats_questions import Question
 from localai.bus.ports import Handler, Payload, Responder
+from localai.bus.responders import Responders
 from localai.bus.subjects import node_operation
 from localai.logs import fields
 
@@ -28,8 +30,7 @@ ConnectOptions = Callable[[], Mapping[str, Any]]
 
 #: How much longer than its own limit a request may take when the bus thread does not answer at all.
 ANSWER_MARGIN_S = 1.0
-#: Questions a node answers at the same time; one more is refused instead of starting threads without end.
-RESPONDERS_LIMIT = 64
+#: Flushing what waits, ending a broken connection and the thread, each with a bound of its own.
 CLOSE_TIMEOUT_S = 8.0
 
 
@@ -48,11 +49,11 @@ class NatsBus:
         self._connected = False
         self._closed = False
         self._outage_logged = False
-        self._responding: set[object] = set()  # Adding and discarding is atomic, counting up and down is not.
         self._resync_due = False
         self.counters = BusCounters()
         self._connection = Connection(self, self.counters)
         self._thread = LoopThread(self._connection.run, delivery)
+        self._responders = Responders(delivery, self.counters, self._thread.call)
         self._thread.start()
 
     # Events
@@ -102,19 +103,8 @@ class NatsBus:
         payload = self._read(subject, data)
         if payload is None:
             self._send(reply, encode({ERROR: "the request is not a JSON object"}))
-        elif len(self._responding) >= RESPONDERS_LIMIT:
-            self._send(reply, encode({ERROR: f"{RESPONDERS_LIMIT} requests are being answered already"}))
         else:
-            under_way = object()
-            self._responding.add(under_way)
-            self._delivery.spawn(partial(self._respond, under_way, responder, reply, payload))
-
-    def _respond(self, under_way: object, responder: Responder, reply: str, payload: Payload) -> None:
-        try:
-            answer = answered(responder, payload, self.counters)
-        finally:
-            self._responding.discard(under_way)
-        self._send(reply, answer)
+            self._responders.take(responder, payload, partial(self._send, reply))
 
     # Between the process and the bus thread
 

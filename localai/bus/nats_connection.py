@@ -12,7 +12,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nats import errors
@@ -21,8 +21,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from localai.bus.counters import BusCounters
-from localai.bus.delivery import Signal
-from localai.errors import BadInput, LocalAIError, NodeQuiet, NodeUnreachable, NoRoute
+from localai.bus.nats_questions import Question, Questions
 
 #: One attempt to connect, handshake included.
 CONNECT_TIMEOUT_S = 5.0
@@ -40,8 +39,6 @@ PING_INTERVAL_S = 10
 FLUSH_TIMEOUT_S = 2.0
 #: What still waits when the process ends gets this long to leave.
 LAST_FLUSH_S = 1.0
-#: A request that the connection does not even take (a full socket) is given up this long after its own limit.
-SEND_MARGIN_S = 0.2
 #: Events kept while there is no connection; the oldest goes first.
 OUTBOX_LIMIT = 1000
 
@@ -53,27 +50,6 @@ class Interest:
     pattern: str
     receive: Callable[[str, str, bytes], None]  # subject, reply subject, data
     ended: bool = False
-
-
-@dataclass(eq=False, slots=True)
-class Question:
-    """One request under way; settled exactly once."""
-
-    node_id: str
-    subject: str
-    data: bytes
-    timeout_s: float
-    signal: Signal
-    asked_at: float = field(default_factory=time.monotonic)
-    outcome: bytes | LocalAIError | None = None
-
-    def settle(self, outcome: bytes | LocalAIError) -> None:
-        if self.outcome is None:
-            self.outcome = outcome
-            self.signal.set()
-
-    def unreachable(self, cause: str) -> NodeUnreachable:
-        return NodeUnreachable(node_id=self.node_id, cause=cause)
 
 
 class Owner(Protocol):
@@ -101,11 +77,11 @@ class Connection:
         self._active: dict[Interest, Subscription] = {}
         self._callbacks: list[Callable[[], None]] = []
         self._fresh_callbacks: list[Callable[[], None]] = []
-        self._asking: set[asyncio.Task[None]] = set()
+        self._questions = Questions()
         self._work = asyncio.Event()
         self._lost = asyncio.Event()
         self._stop = asyncio.Event()
-        self._connect_error: Exception | None = None
+        self._trouble: Exception | None = None  # the last error that concerns the connection itself
         #: Filled from any thread, emptied here.
         self.outbox: deque[tuple[str, bytes]] = deque(maxlen=OUTBOX_LIMIT)
 
@@ -125,9 +101,7 @@ class Connection:
         self._work.set()
 
     def ask(self, question: Question) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask(question))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._questions.put(self._client, question)
 
     def callbacks(self) -> list[Callable[[], None]]:
         """Everybody who wants a resync; may be asked from any thread."""
@@ -151,7 +125,7 @@ class Connection:
                 reason = await self._use(client)
             except Exception as error:  # noqa: BLE001 - the owner logs the reason; nothing may end the bus thread.
                 self._counters.connect_failures += 1
-                reason = _reason(self._connect_error or error)
+                reason = _reason(self._trouble or error)
             if self._stop.is_set():
                 return
             self._owner.went_down(reason)
@@ -161,11 +135,18 @@ class Connection:
     async def _connect(self) -> Client:
         """A connected client. Raises what kept it from connecting."""
         client = Client()
-        self._connect_error = None
+        self._trouble = None
         lost = self._lost = asyncio.Event()
 
         async def closed() -> None:
             lost.set()
+
+        async def failed(error: Exception) -> None:
+            if not client.is_connected or isinstance(error, (OSError, errors.StaleConnectionError)):
+                self._trouble = error
+            else:
+                self._counters.server_errors += 1
+                self._owner.server_said(error)
 
         options: dict[str, Any] = {
             "allow_reconnect": False,
@@ -174,7 +155,7 @@ class Connection:
             "ping_interval": PING_INTERVAL_S,
             "flush_timeout": FLUSH_TIMEOUT_S,
             **await asyncio.wait_for(self._owner.connect_options(), OPTIONS_TIMEOUT_S),
-            "error_cb": self._on_error,
+            "error_cb": failed,
             "closed_cb": closed,
         }
         try:
@@ -199,11 +180,11 @@ class Connection:
             self._work.set()
             pump = asyncio.get_running_loop().create_task(self._pump(client))
             await self._until_lost(client, pump)
-            return _reason(client.last_error) if client.last_error else "the connection was closed"
+            error = client.last_error or self._trouble
+            return _reason(error) if error else "the connection was closed"
         finally:
             self._client = None
-            for task in list(self._asking):
-                task.cancel()
+            self._questions.abandon()
             if pump is not None:
                 await _end(pump, FLUSH_TIMEOUT_S)
             if self._stop.is_set():
@@ -211,7 +192,7 @@ class Connection:
             await _close(client)
 
     async def _until_lost(self, client: Client, pump: asyncio.Task[None]) -> None:
-        while client.is_connected and not self._lost.is_set():
+        while client.is_connected and not self._lost.is_set() and not self._stop.is_set():
             await _wait(self._lost, LOOK_INTERVAL_S)
             if pump.done():
                 pump.result()
@@ -253,43 +234,11 @@ class Connection:
             if not isinstance(error, errors.ConnectionClosedError):
                 self._owner.server_said(error)
 
-    async def _ask(self, question: Question) -> None:
-        """Put one question and settle it. Each of the ways to get no answer keeps its own name."""
-        client = self._client
-        if client is None or not client.is_connected:
-            question.settle(question.unreachable("not connected to the bus"))
-            return
-        left_s = max(question.asked_at + question.timeout_s - time.monotonic(), 0.001)
-        try:
-            async with asyncio.timeout(left_s + SEND_MARGIN_S):
-                answer = await client.request(question.subject, question.data, timeout=left_s)
-            question.settle(answer.data)
-        except errors.NoRespondersError:
-            question.settle(NoRoute(node_id=question.node_id))
-        except errors.MaxPayloadError:
-            question.settle(BadInput("payload", f"{len(question.data)} bytes", f"at most {client.max_payload} bytes"))
-        except errors.TimeoutError:
-            question.settle(NodeQuiet(node_id=question.node_id, timeout_s=question.timeout_s))
-        except TimeoutError:
-            question.settle(question.unreachable("the bus took no request"))
-        except (errors.Error, OSError) as error:
-            question.settle(question.unreachable(_reason(error)))
-        finally:
-            # Reached unsettled when the connection went away under the question and its task was cancelled.
-            question.settle(question.unreachable("the connection to the bus was lost"))
-
     async def _flush_last(self, client: Client) -> None:
         give_up_at = time.monotonic() + LAST_FLUSH_S
         while self.outbox and client.is_connected and time.monotonic() < give_up_at:
             await self._send(client, *self.outbox.popleft())
         await client.flush(timeout=1)
-
-    async def _on_error(self, error: Exception) -> None:
-        if self._client is None:
-            self._connect_error = error
-        else:
-            self._counters.server_errors += 1
-            self._owner.server_said(error)
 
     def _report_stray(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -27,7 +27,11 @@ class Events(Protocol):
         """
 
     def on_resync(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after each (re)connect: events may have been lost, rows must be read again."""
+        """Call ``callback`` after each (re)connect: events may have been lost, rows must be read again.
+
+        Also once when asked for while connected, after every earlier subscription of this process is in force. A
+        process that is behind and had to drop events is told in the same way.
+        """
 
     def connected(self) -> bool:
         """Whether events flow at this moment."""

@@ -16,8 +16,9 @@ from nats.aio.msg import Msg
 from localai.bus import subjects
 from localai.bus.nats import NatsBus, ThreadDelivery
 from localai.bus.nats_connection import OUTBOX_LIMIT
+from localai.bus.responders import AT_ONCE
 from localai.clock import boottime
-from localai.errors import BadInput, LocalAIError, NodeQuiet, NodeUnreachable, WorkerRefused
+from localai.errors import BadInput, LocalAIError, NodeQuiet, NodeUnreachable
 from tests.integration.bus.scripted_server import ScriptedServer
 from tests.loopback import LIMIT_S, NatsServer, eventually, free_port
 
@@ -232,34 +233,35 @@ def test_a_payload_over_the_servers_limit_is_the_callers_fault_in_a_request_and_
     assert bus.connected()
 
 
-def test_more_questions_than_a_node_answers_at_a_time_are_refused_and_not_queued(bus: NatsBus) -> None:
+def test_more_questions_than_a_node_answers_at_a_time_wait_and_are_never_refused(bus: NatsBus) -> None:
     release = threading.Event()
-    entered = itertools.count()
-    highest: list[int] = []
+    entered: list[bool] = []
 
     def slow(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        highest.append(next(entered))
+        entered.append(True)
         release.wait(LIMIT_S)
         return {}
 
     bus.serve(NODE, subjects.MODEL_STOP, slow)
     settle(bus)
+    answers: list[Mapping[str, Any]] = []
 
     def ask() -> None:
-        bus.request(NODE, subjects.MODEL_STOP, {}, LIMIT_S)
+        answers.append(bus.request(NODE, subjects.MODEL_STOP, {}, LIMIT_S))
 
-    asking = [threading.Thread(target=ask) for _ in range(64)]
+    asking = [threading.Thread(target=ask) for _ in range(AT_ONCE + 10)]
     for thread in asking:
         thread.start()
     try:
-        eventually(lambda: len(highest) == 64, "64 responders at work")
-        with pytest.raises(WorkerRefused):
-            bus.request(NODE, subjects.MODEL_STOP, {}, LIMIT_S)
+        eventually(lambda: len(entered) == AT_ONCE, "all places taken")
+        with pytest.raises(NodeQuiet):
+            bus.request(NODE, subjects.MODEL_STOP, {}, 0.2)
+        assert len(entered) == AT_ONCE
     finally:
         release.set()
         for thread in asking:
             thread.join(LIMIT_S)
-    assert bus.request(NODE, subjects.MODEL_STOP, {}, LIMIT_S) == {}
+    assert len(answers) == AT_ONCE + 10
 
 
 def test_a_refused_subscription_is_logged_and_the_others_live(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
