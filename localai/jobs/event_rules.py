@@ -1,0 +1,216 @@
+"""What may happen to a job, and what has to be told after it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from localai.ids import JobId, NodeId, OwnerId, ProcessInstance
+from localai.jobs.job import State
+from localai.jobs.operation_rules import OpState, Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    generation: int
+    owner: OwnerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    generation: int
+    owner: OwnerId
+    node_id: NodeId
+    order: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resend:
+    generation: int
+    owner: OwnerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    op_generation: int
+    node_id: NodeId
+    incarnation: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """One operation of an agent's full report."""
+
+    op_generation: int
+    node_id: NodeId
+    incarnation: int
+    op_state: OpState
+    phase: Phase
+    progress: int = 0
+    bytes_done: int = 0
+    bytes_total: int = 0
+    file_index: int = 0
+    files_total: int = 0
+    message: str | None = None
+    process_instance: ProcessInstance | None = None
+    address: str | None = None
+    identity: str | None = None
+    error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A full report of the claiming incarnation, made after the claim, does not list the operation."""
+
+    op_generation: int
+    node_id: NodeId
+    incarnation: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renew:
+    generation: int
+    owner: OwnerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Work that the owner does itself moved."""
+
+    generation: int
+    owner: OwnerId
+    bytes_done: int = 0
+    bytes_total: int = 0
+    file_index: int = 0
+    files_total: int = 0
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """``revision`` and ``incarnation`` are what the locked subject and node rows say at this moment."""
+
+    generation: int
+    owner: OwnerId
+    revision: str | None = None
+    incarnation: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """``ended``: it is a fact that nothing of the attempt runs any more."""
+
+    generation: int
+    owner: OwnerId
+    cause: str
+    error: str
+    ended: bool
+    detail: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lapse:
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    generation: int
+    new_generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewIncarnation:
+    node_id: NodeId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmStop:
+    op_generation: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryStop:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkGone:
+    """What the job was to bring about is a fact: the process it is about has ended."""
+
+    node_id: NodeId
+
+
+Event = (
+    Take
+    | Place
+    | Resend
+    | Claim
+    | Reported
+    | Missing
+    | Renew
+    | Progress
+    | Finish
+    | Fail
+    | Lapse
+    | Requeue
+    | Cancel
+    | NewIncarnation
+    | ConfirmStop
+    | RetryStop
+    | WorkGone
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WakeControl:
+    """Any control worker may have a step to take for the job."""
+
+    job_id: JobId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendOrder:
+    """The node's queue gets the name of the operation."""
+
+    node_id: NodeId
+    job_id: JobId
+    op_generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendStop:
+    """The row is doomed and its stop is pending: whoever reads it may send the exact stop."""
+
+    job_id: JobId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellProgress:
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class TellResult:
+    job_id: JobId
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class TellRouting:
+    """Routability changed; the version in the database has been raised."""
+
+
+Command = WakeControl | SendOrder | SendStop | TellProgress | TellResult | TellRouting

@@ -1,0 +1,156 @@
+"""What one job is: the values of its row, and the windows it lives by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Protocol
+
+from localai.ids import JobId, NodeId, OwnerId, ProcessInstance
+from localai.jobs.operation_rules import OpState, Phase
+
+
+class State(StrEnum):
+    """The engine's states, the same for every kind of job."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+LIVE = frozenset({State.QUEUED, State.RUNNING})
+TERMINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+#: Terminal without success. An agent that asks is told to stop, also when its process is READY; for ever.
+DOOMED = frozenset({State.FAILED, State.CANCELLED})
+
+
+class StopState(StrEnum):
+    """Whether remote work of a doomed job may still run. ``pending`` ends with proof, never with time."""
+
+    NONE = "none"
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One attempt. Times are the database's; ``read_at`` is its clock when the row was read."""
+
+    id: JobId
+    kind: str
+    subject: str
+    slot: int = 0
+    parent_id: JobId | None = None
+    generation: int
+    state: State = State.QUEUED
+    #: Belongs to the kind; the word a load shows as ``state`` in ``load-status``.
+    phase: Phase = Phase.PENDING
+    args: Mapping[str, Any] = field(default_factory=dict)
+    revision: str | None = None
+    owner: OwnerId | None = None
+    lease_expires_at: datetime | None = None
+    attempts: int = 0
+    dispatch_window_s: float | None = None
+    dispatch_expires_at: datetime | None = None
+
+    node_id: NodeId | None = None
+    #: Known where a query joined it.
+    node_name: str | None = None
+    op_generation: int | None = None
+    node_incarnation: int | None = None
+    op_state: OpState | None = None
+    op_seen_at: datetime | None = None
+    op_claim_seq: int | None = None
+    op_missing: int = 0
+    op_error: Mapping[str, Any] | None = None
+    placed_at: datetime | None = None
+    process_instance: ProcessInstance | None = None
+    address: str | None = None
+    identity: str | None = None
+
+    progress: int = 0
+    bytes_done: int = 0
+    bytes_total: int = 0
+    file_index: int = 0
+    files_total: int = 0
+    message: str | None = None
+    phase_started_at: datetime | None = None
+    progress_at: datetime | None = None
+
+    cancel_requested_at: datetime | None = None
+    stop_state: StopState = StopState.NONE
+    stop_deadline: datetime | None = None
+    stop_attempts: int = 0
+    stop_next_at: datetime | None = None
+    hold_until: datetime | None = None
+    error_cause: str | None = None
+    error: str | None = None
+    error_detail: Mapping[str, Any] | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    read_at: datetime
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+    @property
+    def held(self) -> bool:
+        """Whether this attempt keeps the subject from a new one, as of the time it was read."""
+        return self.hold_until is not None and self.hold_until > self.read_at
+
+    def lease_valid(self, now: datetime) -> bool:
+        return self.lease_expires_at is not None and self.lease_expires_at > now
+
+
+class HasWindows(Protocol):
+    """What `Windows.of` reads of the settings."""
+
+    job_lease_ttl_s: float
+    dispatch_window_s: float
+    stop_window_s: float
+    report_window_s: float
+
+    @property
+    def dispatch_window_max_s(self) -> float: ...
+    @property
+    def silent_worker_s(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """The time limits of the engine, in seconds."""
+
+    lease_s: float = 30.0
+    dispatch_s: float = 10.0
+    dispatch_max_s: float = 160.0
+    stop_s: float = 150.0
+    report_s: float = 15.0
+    #: An operation that was sent and not claimed, or claimed and not reported, for this long has no worker.
+    silent_s: float = 105.0
+    #: Longest time between two sends of one stop while the hold lasts, and after it.
+    stop_retry_max_s: float = 15.0
+    stop_retry_late_s: float = 300.0
+
+    @classmethod
+    def of(cls, settings: HasWindows) -> Windows:
+        return cls(
+            lease_s=settings.job_lease_ttl_s,
+            dispatch_s=settings.dispatch_window_s,
+            dispatch_max_s=settings.dispatch_window_max_s,
+            stop_s=settings.stop_window_s,
+            report_s=settings.report_window_s,
+            silent_s=settings.silent_worker_s,
+            stop_retry_max_s=settings.report_window_s,
+            stop_retry_late_s=settings.stop_window_s * 2,
+        )
+
+
+def after(now: datetime, seconds: float) -> datetime:
+    """The moment ``seconds`` later."""
+    return now + timedelta(seconds=seconds)

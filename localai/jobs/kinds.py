@@ -1,0 +1,45 @@
+"""Which kinds of job exist, and what becomes of one whose owner is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+MODEL_LOAD = "model.load"
+MODEL_INSTALL = "model.install"
+REPLICA_CLEANUP = "replica.cleanup"
+
+
+class OnLapse(StrEnum):
+    """What happens when the lease of an owner lapses."""
+
+    FAIL = "fail"  # work may still run on a node: the attempt ends, and its hold protects the next
+    REQUEUE = "requeue"  # the work lived in the owner only and may be done again: another owner takes it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of job. The engine knows no other difference between kinds."""
+
+    name: str
+    #: Kind of the `subjects` row whose lock and generation counter it uses.
+    subject_kind: str
+    on_lapse: OnLapse
+    #: Owners it may lose before it fails; None for work that must be done however often it takes.
+    max_attempts: int | None = 1
+
+
+Kinds = Mapping[str, Kind]
+
+
+def registry(*kinds: Kind) -> Kinds:
+    """Kinds by name."""
+    return {kind.name: kind for kind in kinds}
+
+
+KINDS: Kinds = registry(
+    Kind(name=MODEL_LOAD, subject_kind="model", on_lapse=OnLapse.FAIL),
+    Kind(name=MODEL_INSTALL, subject_kind="model", on_lapse=OnLapse.REQUEUE, max_attempts=3),
+    Kind(name=REPLICA_CLEANUP, subject_kind="process", on_lapse=OnLapse.REQUEUE, max_attempts=None),
+)
