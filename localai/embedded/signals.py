@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 from types import FrameType, TracebackType
 
 #: A closed terminal ends the servers it started, unless the shell said otherwise (nohup ignores SIGHUP before us).
@@ -18,6 +19,7 @@ class SignalWait:
     def __init__(self) -> None:
         self.stop_asked = False
         self._read, self._write = -1, -1
+        self._open = threading.Lock()  # a thread that wakes us late must not write to a number that is another file now
         self._before: dict[int, object] = {}
         self._wakeup_before = -1
 
@@ -38,8 +40,10 @@ class SignalWait:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal itself returned
         signal.set_wakeup_fd(self._wakeup_before)
-        os.close(self._read)
-        os.close(self._write)
+        with self._open:
+            os.close(self._read)
+            os.close(self._write)
+            self._read, self._write = -1, -1
 
     def wait(self, limit_s: float) -> None:
         """Sleep until a signal, `wake` or the limit."""
@@ -50,8 +54,9 @@ class SignalWait:
 
     def wake(self) -> None:
         """End the current or the next wait. May be called from any thread."""
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b"\0")
+        with self._open, contextlib.suppress(BlockingIOError):
+            if self._write >= 0:
+                os.write(self._write, b"\0")
 
     def _note_stop(self, number: int, frame: FrameType | None) -> None:
         self.stop_asked = True

