@@ -1,0 +1,277 @@
+"""Requests that wait for a cold model: one attempt for all, the same cause for all, and no wait without a bound."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from localai.bus.memory import MemoryBus
+from localai.bus.subjects import job_result
+from localai.errors import BackendUnavailable, CallCancelled, LocalAIError, ModelHeld, ModelLoading, StorageUnavailable
+from localai.loads.waiters import Waiter, Waiters
+from tests.fakes.loads import FakeLoads
+
+pytestmark = pytest.mark.unit
+
+LIMIT_S = 30.0
+
+
+class FakeRoutes:
+    def __init__(self) -> None:
+        self.models: set[str] = set()
+        self.listeners: list[Callable[[], None]] = []
+
+    def holds(self, model: str) -> bool:
+        return model in self.models
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self.listeners.append(listener)
+
+    def add(self, *models: str) -> None:
+        self.models.update(models)
+        for listener in self.listeners:
+            listener()
+
+
+class Bench:
+    """Waiters over fakes; `wait` runs one in a thread and returns its future."""
+
+    def __init__(self, *, wait_s: float = 0.0, poll_interval_s: float = LIMIT_S, per_model: int = 1000) -> None:
+        self.loads, self.routes, self.bus = FakeLoads(), FakeRoutes(), MemoryBus()
+        self.loaded_on_refresh: set[str] = set()
+        self.refreshes = 0
+        self.waiters = Waiters(
+            self.loads,
+            self.routes,
+            self.refresh,
+            wait_s=wait_s,
+            poll_interval_s=poll_interval_s,
+            per_model=per_model,
+        )
+        self.waiters.listen(self.bus)
+        self.pool = ThreadPoolExecutor(64)
+
+    def refresh(self) -> bool:
+        self.refreshes += 1
+        self.routes.add(*self.loaded_on_refresh)
+        return True
+
+    def attach(self, model: str = "m") -> tuple[Waiter, Future[None]]:
+        waiter = self.waiters.attach(model, "r1")
+        return waiter, self.pool.submit(self._wait, waiter)
+
+    @staticmethod
+    def _wait(waiter: Waiter) -> None:
+        with waiter:
+            waiter.wait()
+
+    def end(self, job_id: str) -> None:
+        self.bus.publish(job_result(job_id), {})
+
+    def until_read(self) -> None:
+        assert self.loads.was_read.acquire(timeout=LIMIT_S)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.pool.shutdown()
+
+
+def test_lj_01_many_requests_are_one_load_and_all_are_served(bench: Bench) -> None:
+    waits = [bench.attach()[1] for _ in range(50)]
+    bench.until_read()
+    bench.loaded_on_refresh = {"m"}
+    bench.loads.succeed("job-1")
+    bench.end("job-1")
+    for wait in waits:
+        wait.result(LIMIT_S)
+    assert bench.loads.requests == ["m"]
+    assert bench.waiters.waiting() == {}
+
+
+def test_a_request_is_served_the_moment_the_table_has_the_replica(bench: Bench) -> None:
+    _, wait = bench.attach()
+    bench.until_read()
+    bench.routes.add("m")
+    wait.result(LIMIT_S)
+
+
+def test_i6_all_waiters_of_an_attempt_read_the_same_cause(bench: Bench) -> None:
+    waits = [bench.attach()[1] for _ in range(20)]
+    bench.until_read()
+    bench.loads.fail("job-1", "worker out of disk", retry_after_s=15)
+    bench.end("job-1")
+    errors = [wait.exception(LIMIT_S) for wait in waits]
+    assert {type(error) for error in errors} == {ModelHeld}
+    assert {str(error) for error in errors} == {"worker out of disk"}
+    assert len({id(error) for error in errors}) == len(errors), "one error cannot be raised by many"
+    first = errors[0]
+    assert isinstance(first, ModelHeld)
+    assert (first.retry_after_s, first.loading["state"]) == (15, "failed")
+
+
+def test_a_held_model_is_refused_with_the_real_cause_at_once(bench: Bench) -> None:
+    bench.loads.request("m", "r1")
+    bench.loads.fail("job-1", "digest mismatch", retry_after_s=140)
+    _, wait = bench.attach()
+    error = wait.exception(LIMIT_S)
+    assert isinstance(error, ModelHeld)
+    assert (error.message, error.retry_after_s) == ("digest mismatch", 140)
+
+
+def test_lj_12_the_budget_ends_in_model_loading_with_the_newest_progress() -> None:
+    bench = Bench(wait_s=0.05)
+    _, wait = bench.attach()
+    error = wait.exception(LIMIT_S)
+    assert isinstance(error, ModelLoading)
+    assert error.loading["model"] == "m"
+    assert error.retry_after_s == 7
+    bench.pool.shutdown()
+
+
+def test_a_lost_event_only_delays_until_the_poll() -> None:
+    bench = Bench(poll_interval_s=0.02)
+    _, wait = bench.attach()
+    bench.until_read()
+    bench.loaded_on_refresh = {"m"}
+    bench.loads.succeed("job-1")
+    wait.result(LIMIT_S)
+    bench.pool.shutdown()
+
+
+def test_an_event_that_passes_before_the_job_is_known_here_is_not_missed(bench: Bench) -> None:
+    bench.loads.on_request = lambda: bench.loads.attempts and bench.end("job-1")
+    bench.loaded_on_refresh = {"m"}
+    original = bench.loads.request
+
+    def request_and_finish(model: str, revision: str) -> object:
+        ticket = original(model, revision)
+        bench.loads.succeed(ticket.job_id)
+        bench.end(ticket.job_id)
+        return ticket
+
+    bench.loads.request = request_and_finish  # type: ignore[method-assign, assignment]
+    _, wait = bench.attach()
+    wait.result(LIMIT_S)
+
+
+def test_lj_02_a_client_that_leaves_ends_its_own_wait_only(bench: Bench) -> None:
+    leaver, left = bench.attach()
+    _, stays = bench.attach()
+    bench.until_read()
+    leaver.leave()
+    assert isinstance(left.exception(LIMIT_S), CallCancelled)
+    bench.routes.add("m")
+    stays.result(LIMIT_S)
+    assert bench.loads.attempts["job-1"].job_state == "running", "the load goes on"
+
+
+def test_requests_over_the_cap_are_answered_at_once() -> None:
+    bench = Bench(per_model=2)
+    waits = [bench.attach()[1] for _ in range(2)]
+    bench.until_read()
+    with pytest.raises(ModelLoading):
+        bench.waiters.attach("m", "r1")
+    assert bench.waiters.waiting() == {"m": 2}
+    bench.routes.add("m")
+    for wait in waits:
+        wait.result(LIMIT_S)
+    bench.pool.shutdown()
+
+
+def test_without_a_database_a_cold_request_fails_instead_of_loading_without_a_job(bench: Bench) -> None:
+    bench.loads.refusing = True
+    waits = [bench.attach()[1] for _ in range(5)]
+    assert {type(wait.exception(LIMIT_S)) for wait in waits} == {StorageUnavailable}
+
+
+def test_a_database_that_goes_away_during_the_load_ends_no_wait() -> None:
+    bench = Bench(poll_interval_s=0.02)
+    _, wait = bench.attach()
+    bench.until_read()
+    bench.loads.refusing = True
+    assert not wait.done()
+    bench.loads.refusing = False
+    bench.loaded_on_refresh = {"m"}
+    bench.loads.succeed("job-1")
+    wait.result(LIMIT_S)
+    bench.pool.shutdown()
+
+
+def test_a_resync_of_the_bus_reads_the_rows_again(bench: Bench) -> None:
+    _, wait = bench.attach()
+    bench.until_read()
+    bench.bus.disconnect()
+    bench.loaded_on_refresh = {"m"}
+    bench.loads.succeed("job-1")
+    bench.end("job-1")
+    bench.bus.reconnect()
+    wait.result(LIMIT_S)
+
+
+def test_a_model_that_serves_already_only_needs_the_table_read(bench: Bench) -> None:
+    bench.loads.serves = {"m"}
+    bench.loaded_on_refresh = {"m"}
+    _, wait = bench.attach()
+    wait.result(LIMIT_S)
+    assert bench.loads.reads == 0
+
+
+def test_rt_06_a_replica_that_cannot_be_reached_is_loaded_anew_once_its_row_says_so() -> None:
+    bench = Bench(poll_interval_s=0.02)
+    bench.loads.serves = {"m"}
+    _, wait = bench.attach()
+    assert bench.loads.requested.wait(LIMIT_S)
+    bench.loads.serves = set()  # the agent said that the process ended
+    bench.until_read()
+    bench.loaded_on_refresh = {"m"}
+    bench.loads.succeed("job-1")
+    wait.result(LIMIT_S)
+    bench.pool.shutdown()
+
+
+def test_a_replica_that_stays_out_of_reach_is_said_to_be_so() -> None:
+    bench = Bench(wait_s=0.05)
+    bench.loads.serves = {"m"}
+    _, wait = bench.attach()
+    assert isinstance(wait.exception(LIMIT_S), BackendUnavailable)
+    bench.pool.shutdown()
+
+
+def test_a_replica_that_is_gone_again_is_requested_again(bench: Bench) -> None:
+    _, wait = bench.attach()
+    bench.until_read()
+    bench.loads.succeed("job-1")  # and the table never shows it
+    bench.end("job-1")
+    second = threading.Event()
+    bench.loads.on_request = second.set
+    assert second.wait(LIMIT_S) or bench.loads.requests == ["m", "m"]
+    bench.routes.add("m")
+    wait.result(LIMIT_S)
+
+
+def test_a_bug_while_following_ends_the_wait_with_an_error(bench: Bench) -> None:
+    def explode() -> None:
+        raise RuntimeError("a bug")
+
+    bench.loads.on_request = explode
+    _, wait = bench.attach()
+    error = wait.exception(LIMIT_S)
+    assert type(error) is LocalAIError
+
+
+def test_models_wait_apart_from_each_other(bench: Bench) -> None:
+    _, one = bench.attach("one")
+    _, two = bench.attach("two")
+    bench.until_read()
+    bench.until_read()
+    bench.routes.add("one")
+    one.result(LIMIT_S)
+    assert not two.done()
+    bench.routes.add("two")
+    two.result(LIMIT_S)
