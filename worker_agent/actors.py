@@ -1,0 +1,82 @@
+"""How orders come from this node's queue: one actor, an embedded Dramatiq worker, and a watch on its consumer.
+
+A message is a wake-up. The actor hands it over and returns at once; what it means is asked of the row.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import dramatiq
+
+from localai import logs
+from tasks import names
+from tasks.broker import LocalBroker, ValkeyBroker, make_broker
+from tasks.queues import node_queue
+from tasks.worker import RunningWorker, start_worker
+
+log = logs.get(__name__)
+
+THREADS = 8
+#: How long the threads of a worker may take to end. One inside a call to a frozen broker ends by its own limit.
+STOP_BOUND_S = 2.0
+
+Run = Callable[[str, int], None]
+AnyBroker = ValkeyBroker | LocalBroker
+
+
+class OrderQueue:
+    """The consumer of one node's queue. Rebuilt when it does not move."""
+
+    def __init__(
+        self, *, node_id: str, broker_url: str, run: Run, brokers: Callable[[str], AnyBroker] = make_broker
+    ) -> None:
+        self._queue = node_queue(node_id)
+        self._broker_url = broker_url
+        self._run = run
+        self._brokers = brokers
+        self._worker: RunningWorker | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to consume. A broker that is down is tried again by the library."""
+        with self._lock:
+            if not self._closed:
+                broker = self._brokers(self._broker_url)
+                register = dramatiq.actor(broker=broker, actor_name=names.RUN_OPERATION, queue_name=self._queue)
+                register(self._take)
+                self._worker = start_worker(broker, [self._queue], THREADS)
+
+    def problem(self) -> str | None:
+        """Why no order is being taken, or None."""
+        worker = self._worker
+        return "the task queue is not read yet" if worker is None else worker.health().problem
+
+    def check(self) -> None:
+        """Rebuild broker and worker when the consumer does not move. Called on a timer."""
+        if self._closed or (problem := self.problem()) is None:
+            return
+        log.warning("orders are not taken, rebuilding the consumer", extra=logs.fields(problem=problem))
+        self._stop_worker()
+        self.start()
+
+    def close(self) -> None:
+        """Consume nothing more. Bounded; messages in hand go back to the queue, or are sent again by the sweep."""
+        with self._lock:
+            self._closed = True
+        self._stop_worker()
+
+    def _take(self, job_id: str, op_generation: int) -> None:
+        if not self._closed:
+            self._run(job_id, op_generation)
+
+    def _stop_worker(self) -> None:
+        with self._lock:
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            # On a thread of its own: a consumer inside a call to a frozen broker cannot be interrupted.
+            stopper = threading.Thread(target=worker.stop, args=(STOP_BOUND_S,), name="queue-stop", daemon=True)
+            stopper.start()
+            stopper.join(STOP_BOUND_S)

@@ -1,0 +1,44 @@
+"""Which file on this node is known to have which SHA-256, without reading it again.
+
+Trusted only while size and modification time are what they were when the bytes were hashed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+
+class DigestCache:
+    """A small file beside the staged models."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[int, int, str]] = {}
+        try:
+            for name, (size, mtime_ns, digest) in json.loads(path.read_text(encoding="utf-8")).items():
+                self._known[name] = (int(size), int(mtime_ns), str(digest))
+        except (OSError, ValueError, TypeError, AttributeError):
+            self._known = {}  # a cache: without it the files are hashed again
+
+    def get(self, path: Path) -> str | None:
+        """The digest of an unchanged file, else None."""
+        with self._lock:
+            known = self._known.get(str(path))
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return known[2] if known is not None and known[:2] == (found.st_size, found.st_mtime_ns) else None
+
+    def put(self, path: Path, digest: str) -> None:
+        """Remember the digest of a file as it is now."""
+        found = path.stat()
+        with self._lock:
+            self._known[str(path)] = (found.st_size, found.st_mtime_ns, digest)
+            temporary = self._path.with_name(self._path.name + ".tmp")
+            temporary.write_text(json.dumps(self._known), encoding="utf-8")
+            os.replace(temporary, self._path)

@@ -1,0 +1,241 @@
+"""How this agent talks to frontends: the only module of it that speaks HTTP to them.
+
+Any frontend will do. The URLs are tried in turn, beginning with the one that answered last; each try has its own limit
+and knows the moment at which it was sent, because that is what a grant or a renewal counts from.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from localai import logs
+from localai.errors import LocalAIError, NotAuthenticated, NotFound, Replaced, StartRefused
+from localai.jobs.operation_rules import Report, ReportAnswer
+
+log = logs.get(__name__)
+
+#: Longest a frontend may take to accept a connection.
+CONNECT_TIMEOUT_S = 2.0
+#: Bytes handed over at once while a file is received: few calls, and little memory for each transfer.
+CHUNK_BYTES = 1024 * 1024
+
+
+class NoFrontend(LocalAIError):
+    """No frontend answered. Nothing is known: absence is not proof."""
+
+
+class ClaimRefused(LocalAIError):
+    """The row refuses the claim: the operation is over or another incarnation has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What registration gave."""
+
+    node_id: str
+    name: str
+    status: str
+    incarnation: int
+    node_token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer. ``sent_at`` is the moment before its question left."""
+
+    status: int
+    body: dict[str, Any]
+    sent_at: float
+
+    @property
+    def error(self) -> str:
+        return str(self.body.get("error") or f"status {self.status}")
+
+
+@dataclass(frozen=True, slots=True)
+class FileStream:
+    """A file's bytes from ``start`` on. ``missing``: this frontend has no such file, or not these bytes of it."""
+
+    start: int
+    missing: bool
+    chunks: Iterator[bytes]
+
+
+Body = Callable[[], Mapping[str, Any]]
+
+
+class Frontends:
+    """Calls to whichever frontend answers. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        registration_token: str,
+        timeout_s: float,
+        clock: Callable[[], float],
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self._urls = [url.rstrip("/") for url in urls]
+        self._registration_token = registration_token
+        self._node_token = ""
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._client = httpx2.Client(
+            transport=transport,
+            trust_env=False,
+            timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+        )
+
+    def use_credential(self, node_token: str) -> None:
+        """Show the node's own credential from now on."""
+        self._node_token = node_token
+
+    def close(self) -> None:
+        self._client.close()
+
+    def register(self, body: Mapping[str, Any]) -> Registered:
+        """Begin an incarnation. Raises NotAuthenticated, StartRefused (the frontend's word), NoFrontend."""
+        token = self._registration_token
+        reply = self._ask("POST", "/api/node/register", lambda: {**body, "token": token}, token=token)
+        if reply.status == 401:
+            raise NotAuthenticated(reply.error)
+        if reply.status not in (200, 201):
+            raise StartRefused(f"registration was refused: {reply.error}")
+        return Registered(
+            node_id=reply.body["id"],
+            name=reply.body["name"],
+            status=reply.body["status"],
+            incarnation=int(reply.body["incarnation"]),
+            node_token=reply.body.get("node_token") or token,
+        )
+
+    def heartbeat(self, node_id: str, body: Mapping[str, Any]) -> str:
+        """The node's status. Raises NotFound, Replaced (a newer incarnation), NotAuthenticated, NoFrontend.
+
+        A credential that is refused is tried again as the registration token: a node that was replaced has lost its
+        credential, and must still learn that it was replaced.
+        """
+        path = f"/api/node/{node_id}/heartbeat"
+        reply = self._ask("POST", path, lambda: body)
+        if reply.status == 401 and self._registration_token != self._node_token:
+            reply = self._ask("POST", path, lambda: body, token=self._registration_token)
+        _raise_for(reply)
+        return str(reply.body.get("status", ""))
+
+    def claim(self, node_id: str, job_id: str, op_generation: int, incarnation: int) -> Reply:
+        """The grant, whose body is an Order. Raises ClaimRefused, NotFound, NotAuthenticated, NoFrontend."""
+        body = {"op_generation": op_generation, "incarnation": incarnation}
+        reply = self._ask("POST", f"/api/node/{node_id}/jobs/{job_id}/claim", lambda: body)
+        if reply.status == 409:
+            raise ClaimRefused(reply.error)
+        _raise_for(reply)
+        return reply
+
+    def report(self, node_id: str, build: Callable[[], Report]) -> tuple[ReportAnswer, float]:
+        """The rows' answers, and when the question was sent. Raises Replaced, NotFound, NotAuthenticated, NoFrontend.
+
+        ``build`` is called for each try, so that no two of them carry one ``seq``.
+        """
+        reply = self._ask("POST", f"/api/node/{node_id}/report", lambda: build().to_json())
+        _raise_for(reply)
+        try:
+            return ReportAnswer.from_json(reply.body), reply.sent_at
+        except (KeyError, TypeError, ValueError) as error:
+            raise NoFrontend(f"the answer to a report cannot be read: {error}") from None
+
+    @contextmanager
+    def file(self, source: str, *, start: int, silence_s: float) -> Iterator[FileStream]:
+        """Receive a file. A source that begins with ``/`` is asked of each frontend in turn.
+
+        Raises NoFrontend when none sends it, and when one falls silent for ``silence_s`` or breaks off on the way.
+        """
+        problems: list[str] = []
+        missing = handed_over = False
+        timeout = httpx2.Timeout(silence_s, connect=min(CONNECT_TIMEOUT_S, silence_s))
+        for url in self._in_turn() if source.startswith("/") else [""]:
+            try:
+                with self._client.stream("GET", url + source, headers=self._range(url, start), timeout=timeout) as got:
+                    if got.is_success:
+                        handed_over = True
+                        yield FileStream(start if got.status_code == 206 else 0, False, got.iter_raw(CHUNK_BYTES))
+                        return
+                    missing = missing or got.status_code in (404, 416)
+                    if got.status_code not in (404, 416):
+                        problems.append(f"{url or source}: status {got.status_code}")
+            except (httpx2.TransportError, httpx2.InvalidURL) as error:
+                self._distrust(url)
+                if handed_over:
+                    raise NoFrontend(f"{url or source}: {_said(error)}") from None
+                problems.append(f"{url or source}: {_said(error)}")
+        if problems or not missing:
+            raise NoFrontend("; ".join(problems))
+        yield FileStream(0, True, iter(()))
+
+    def _range(self, url: str, start: int) -> dict[str, str]:
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        if url:  # the credential is for frontends, not for whoever else holds a file
+            headers["Authorization"] = f"Bearer {self._node_token}"
+        return headers
+
+    def _ask(self, method: str, path: str, body: Body, *, token: str | None = None) -> Reply:
+        problems = []
+        credential = self._node_token if token is None else token
+        for url in self._in_turn():
+            sent_at = self._clock()
+            try:
+                response = self._client.request(
+                    method, url + path, json=body(), headers={"Authorization": f"Bearer {credential}"}
+                )
+                answer = response.json() if response.status_code < 500 else None
+            except (httpx2.TransportError, httpx2.InvalidURL, ValueError) as error:
+                problems.append(f"{url}: {_said(error)}")
+                continue
+            if isinstance(answer, dict):
+                self._trust(url)
+                return Reply(response.status_code, answer, sent_at)
+            problems.append(f"{url}: status {response.status_code}")
+        raise NoFrontend("; ".join(problems))
+
+    def _in_turn(self) -> list[str]:
+        with self._lock:
+            return list(self._urls)
+
+    def _trust(self, url: str) -> None:
+        """Ask this one first from now on."""
+        with self._lock:
+            if self._urls[0] != url:
+                self._urls.remove(url)
+                self._urls.insert(0, url)
+
+    def _distrust(self, url: str) -> None:
+        """Ask this one last from now on."""
+        with self._lock:
+            if url in self._urls:
+                self._urls.remove(url)
+                self._urls.append(url)
+
+
+def _raise_for(reply: Reply) -> None:
+    match reply.status:
+        case 200:
+            return
+        case 401:
+            raise NotAuthenticated(reply.error)
+        case 404:
+            raise NotFound(reply.error)
+        case 409:
+            raise Replaced(reply.error)
+        case _:
+            raise NoFrontend(f"unexpected answer: {reply.error}")
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,135 @@
+"""How the agent's process begins and ends: settings, folder, port, leftovers, registration, signals, exit code."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+from localai import logs
+from localai.clock import boottime
+from localai.errors import BadSetting, StartRefused
+from localai.settings import Settings
+from worker_agent import ending as ends
+from worker_agent.addresses import Addresses
+from worker_agent.agent import Agent, Place
+from worker_agent.ending import Ending, Why
+from worker_agent.files.fetch import sweep_partials
+from worker_agent.folders import FolderLock, Folders
+from worker_agent.frontends import Frontends
+from worker_agent.hooks import Hooks
+from worker_agent.install.backends import recover
+from worker_agent.probes import ProbeServer
+from worker_agent.processes.leftovers import kill_leftovers
+from worker_agent.registration import description, register, write_incarnation
+from worker_agent.telemetry.figures import Figures
+
+log = logs.get(__name__)
+
+#: How long what an earlier incarnation left may take to die. Only a process stuck inside the kernel needs longer.
+LEFTOVERS_BOUND_S = 30.0
+#: Longest one call to a frontend may take, and the share of the kill TTL that it may cost at most.
+CALL_TIMEOUT_S, CALL_SHARE = 5.0, 6
+
+
+def main(hooks: Hooks | None = None) -> int:
+    """Run the agent of this machine; the exit code of the process."""
+    ending = Ending()
+    ending.on_signals()
+    try:
+        settings = Settings.load()
+        logs.configure(settings.log_level, "agent")
+        _check(settings)
+        code = _serve(settings, ending, hooks or Hooks())
+    except (BadSetting, StartRefused) as error:
+        sys.stderr.write(f"localai worker: {error.message}\n")
+        return ends.EXIT_REFUSED
+    if code == 0 and ending.why is Why.UNKNOWN:
+        # A new program image: nothing of the old incarnation can survive in it.
+        os.execv(sys.executable, [sys.executable, "-m", "worker_agent.main"])
+    return code
+
+
+def _check(settings: Settings) -> None:
+    for variable, value in (("LOCALAI_REGISTER_TO", settings.register_to), ("LOCALAI_BROKER_URL", settings.broker_url)):
+        if not value:
+            raise StartRefused(f"{variable} is not set: a worker cannot run without it")
+    if settings.require_registration_token and not settings.registration_token:
+        raise StartRefused("LOCALAI_REGISTRATION_TOKEN is empty, and the settings require one")
+
+
+def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
+    """Serve until something asks for the end."""
+    hostname = socket.gethostname()
+    addresses, folders = Addresses.of(settings, hostname), Folders.of(settings, Path.home())
+    folders.make()
+    lock = FolderLock(folders.data)
+    agents: list[Agent] = []
+    probes = ProbeServer(
+        addresses.http_host,
+        addresses.http_port,
+        lambda: agents[0].not_ready() if agents else "not registered with a frontend",
+    )
+    frontends = Frontends(
+        settings.register_to,
+        registration_token=settings.registration_token,
+        timeout_s=min(CALL_TIMEOUT_S, settings.worker_kill_ttl_s / CALL_SHARE),
+        clock=boottime,
+    )
+    try:
+        probes.start()
+        used_ports = _clean(folders, ending)
+        figures = Figures.of_this_machine(folders.models)
+        registered = register(frontends, description(settings, addresses, hostname, figures()), ending.asked)
+        if registered is None:
+            return 0
+        frontends.use_credential(registered.node_token)
+        write_incarnation(folders.incarnation, registered)
+        place = Place(
+            settings=settings,
+            folders=folders,
+            addresses=addresses,
+            frontends=frontends,
+            figures=figures,
+            ending=ending,
+            hooks=hooks,
+            used_ports=used_ports,
+        )
+        agent = Agent(place, registered)
+        log.info(
+            "registered",
+            extra=logs.fields(node=registered.name, incarnation=registered.incarnation, status=registered.status),
+        )
+        agent.start()
+        agents.append(agent)
+        ending.asked.wait()
+        return _end(agent, ending)
+    finally:
+        probes.close()
+        frontends.close()
+        lock.release()
+
+
+def _clean(folders: Folders, ending: Ending) -> list[int]:
+    """End and undo what earlier incarnations left. The ports they had. Raises StartRefused when something survives."""
+    entries, survivors = kill_leftovers(folders.journal, bound_s=LEFTOVERS_BOUND_S, stop=ending.asked)
+    if survivors and not ending.asked.is_set():
+        raise StartRefused(f"processes of an earlier worker do not end: {', '.join(map(str, survivors))}")
+    recover(folders.backends)
+    sweep_partials(folders.models, time.time())
+    return [entry.port for entry in entries if entry.port]
+
+
+def _end(agent: Agent, ending: Ending) -> int:
+    left = agent.end()
+    if left:
+        groups = ", ".join(f"{group.name} (group {group.pid})" for group in left)
+        log.error("process groups did not end", extra=logs.fields(groups=groups))
+        return ends.EXIT_LEFT_BEHIND
+    return ends.EXIT_REPLACED if ending.why is Why.REPLACED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

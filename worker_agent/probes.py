@@ -1,0 +1,86 @@
+"""What `/healthz` and `/readyz` of a worker say."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from waitress.server import create_server
+
+from localai.errors import StartRefused
+from worker_agent.processes.health import Dialed, port_of
+from worker_agent.processes.rules import Running
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+#: Returns why the agent is not ready, or None.
+Readiness = Callable[[], str | None]
+_THREADS = 4
+
+
+class ProbeServer:
+    """The HTTP server of the agent."""
+
+    def __init__(self, host: str, port: int, not_ready: Readiness) -> None:
+        self._not_ready = not_ready
+        self._server = create_server(self._app, sockets=[_listen(host, port)], threads=_THREADS, ident="localai-worker")
+        self._thread = threading.Thread(target=self._server.run, name="probes", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        status, text = self._answer(environ["PATH_INFO"], environ["REQUEST_METHOD"])
+        body = (text + "\n").encode()
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))])
+        return [b""] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _answer(self, path: str, method: str) -> tuple[str, str]:
+        if path not in ("/healthz", "/readyz"):
+            return "404 Not Found", "not found"
+        if method not in ("GET", "HEAD"):
+            return "405 Method Not Allowed", "GET or HEAD"
+        reason = self._not_ready() if path == "/readyz" else None
+        return ("200 OK", "ok") if reason is None else ("503 Service Unavailable", f"not ready: {reason}")
+
+
+def readiness(
+    *,
+    bus_connected: Callable[[], bool],
+    queue_problem: Callable[[], str | None],
+    serving: Callable[[], list[Running]],
+    dial: Callable[[int], Dialed],
+) -> str | None:
+    """Why a registered agent is not ready, the first reason found; None when it is."""
+    if (problem := queue_problem()) is not None:
+        return problem
+    if not bus_connected():
+        return "the event bus is not connected"
+    for running in serving():
+        if dial(port_of(running)) is Dialed.REFUSED:
+            return f"the process of {running.process_key} refuses connections"
+    return None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises StartRefused when the port is taken or the host is not of this machine."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise StartRefused(
+                f"port {port} on {host} is in use: another worker or program has it; "
+                "LOCALAI_SERVE_ADDR sets the base port, the worker's HTTP server takes the port below"
+            ) from None
+        raise StartRefused(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    return listener

@@ -1,0 +1,77 @@
+"""Where the output of a process goes, and what its last lines are.
+
+Output goes straight into files and never through this agent: a busy or frozen agent blocks no model process, and the
+last words of a process outlive the agent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Lines of standard error that are kept in reach.
+RING_LINES = 200
+#: Lines of it that an error carries.
+TAIL_LINES = 20
+#: A log file above this size loses its beginning.
+LIMIT_BYTES = 32 * 1024 * 1024
+#: How much of the end is kept then.
+KEPT_BYTES = 1024 * 1024
+#: Bytes read for the last lines; a line longer than that is cut.
+_READ_BYTES = 64 * 1024
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFiles:
+    """The two files of one process."""
+
+    out: Path
+    err: Path
+
+    def last_lines(self, count: int = RING_LINES) -> list[str]:
+        """The last lines of standard error."""
+        lines = _end_of(self.err, _READ_BYTES).decode(errors="replace").splitlines()
+        return lines[-min(count, RING_LINES) :]
+
+    def tail(self) -> str:
+        """What an error says about the process."""
+        return "\n".join(self.last_lines(TAIL_LINES))
+
+    def trim(self) -> None:
+        """Cut files that have grown too large. Writers append, so they go on behind the cut."""
+        for path in (self.out, self.err):
+            if path.exists() and path.stat().st_size > LIMIT_BYTES:
+                kept = _end_of(path, KEPT_BYTES)
+                os.truncate(path, 0)
+                with open(path, "ab") as file:
+                    file.write(kept)
+
+
+def open_output(folder: Path, name: str, *, merged: bool = False) -> OutputFiles:
+    """Fresh files for a process of that name; those of the one before stay beside them with ``.1``.
+
+    ``merged`` sends both streams into one file, for commands whose last words may be on either.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stem = _UNSAFE.sub("_", name)
+    err = folder / f"{stem}.err.log"
+    files = OutputFiles(err if merged else folder / f"{stem}.out.log", err)
+    for path in {files.out, files.err}:
+        if path.exists():
+            os.replace(path, path.with_name(path.name + ".1"))
+        path.touch(mode=0o600)
+    return files
+
+
+def _end_of(path: Path, count: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - count))
+            return file.read()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,67 @@
+"""How an incarnation begins: this agent names itself to a frontend, and gets its number and its credential."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import localai
+from localai import logs
+from localai.errors import NotAuthenticated, StartRefused
+from localai.settings import Settings
+from worker_agent.addresses import Addresses
+from worker_agent.frontends import Frontends, NoFrontend, Registered
+
+log = logs.get(__name__)
+
+#: Between two tries: soon at first, because frontend and agent often start together.
+RETRY_S = (0.2, 10.0)
+
+
+def description(settings: Settings, addresses: Addresses, hostname: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """What the node says of itself when it registers."""
+    return {
+        "name": settings.node_name or hostname,
+        "node_type": "backend",
+        "address": addresses.base,
+        "http_address": addresses.advertised_http,
+        "version": localai.__version__,
+        "labels": {},
+        "max_replicas_per_model": 1,
+        **figures,
+    }
+
+
+def register(frontends: Frontends, body: Mapping[str, Any], stop: threading.Event) -> Registered | None:
+    """Register, asking again while no frontend answers; None when ``stop`` is set first. Raises StartRefused.
+
+    Call it only after everything that earlier incarnations started is dead: registering declares exactly that.
+    """
+    retry_s = RETRY_S[0]
+    while not stop.is_set():
+        try:
+            return frontends.register(body)
+        except NotAuthenticated:
+            raise StartRefused(
+                "the frontend does not accept this worker's registration token; "
+                "LOCALAI_REGISTRATION_TOKEN must be the same on both"
+            ) from None
+        except NoFrontend as error:
+            log.warning("not registered yet", extra=logs.fields(reason=error.message, retry_s=retry_s))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StartRefused(f"the answer to the registration cannot be read: {error!r}") from None
+        stop.wait(retry_s)
+        retry_s = min(retry_s * 2, RETRY_S[1])
+    return None
+
+
+def write_incarnation(path: Path, registered: Registered) -> None:
+    """Leave a note of who this agent is, for people and scripts on this machine. It holds no credential."""
+    temporary = path.with_name(path.name + ".tmp")
+    note = {"node_id": registered.node_id, "name": registered.name, "incarnation": registered.incarnation}
+    temporary.write_text(json.dumps(note) + "\n", encoding="utf-8")
+    os.replace(temporary, path)

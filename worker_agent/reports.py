@@ -1,0 +1,102 @@
+"""When the agent reports, and what it does with the answers.
+
+Every interval while an operation is not complete, else with the heartbeat; at once when a stage or phase changed or a
+process ended. What changes while a report is under way goes with the next one, so changes coalesce by themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from localai import logs
+from localai.errors import LocalAIError, Replaced
+from localai.jobs.operation_rules import Cause, OperationError, Report
+from worker_agent.frontends import Frontends, Registered
+from worker_agent.operations import Operations
+
+log = logs.get(__name__)
+
+#: Wait after the first report that nobody took; doubles up to the report interval.
+RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Seconds between two reports."""
+
+    busy_s: float
+    quiet_s: float
+
+
+class Reporter:
+    """The thread that asks the rows about everything this incarnation runs."""
+
+    def __init__(
+        self,
+        *,
+        frontends: Frontends,
+        operations: Operations,
+        registered: Registered,
+        intervals: Intervals,
+        news: threading.Event,
+        replaced: Callable[[str], None],
+    ) -> None:
+        self._frontends = frontends
+        self._operations = operations
+        self._registered = registered
+        self._intervals = intervals
+        self._news = news
+        self._replaced = replaced
+        self._seq = 0
+        self._seq_lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread. A report under way is waited for at most that long."""
+        self._stopping.set()
+        self._news.set()
+        self._thread.join(timeout_s)
+
+    def report_once(self) -> bool:
+        """Send one full report and take its answers. Whether a frontend took it."""
+        try:
+            answer, sent_at = self._frontends.report(self._registered.node_id, self._build)
+        except Replaced as error:
+            self._replaced(error.message)
+            return False
+        except LocalAIError as error:
+            log.warning("report not taken", extra=logs.fields(reason=error.message))
+            return False
+        self._operations.apply(answer.operations, sent_at)
+        for instance in answer.stop_processes:
+            self._operations.end_process(
+                instance, OperationError(cause=Cause.CANCELLED, message="no row wants this process any more")
+            )
+        return True
+
+    def _build(self) -> Report:
+        with self._seq_lock:
+            self._seq += 1
+            operations, processes = self._operations.snapshot()
+            return Report(
+                incarnation=self._registered.incarnation, seq=self._seq, operations=operations, processes=processes
+            )
+
+    def _run(self) -> None:
+        retry_s = RETRY_S
+        while not self._stopping.is_set():
+            self._news.clear()
+            taken = self.report_once()
+            interval_s = self._intervals.busy_s if self._operations.incomplete() else self._intervals.quiet_s
+            if taken:
+                retry_s = RETRY_S
+                self._news.wait(interval_s)
+            else:
+                self._stopping.wait(min(retry_s, interval_s))
+                retry_s = min(retry_s * 2, self._intervals.busy_s)

@@ -1,0 +1,41 @@
+"""What the node says about its machine. A reading that failed is left out: absent is not zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from localai import logs
+from worker_agent.telemetry import cpu, disk, gpu, memory
+
+log = logs.get(__name__)
+
+Reading = Callable[[], Mapping[str, float | int | str]]
+
+
+class Figures:
+    """All readings of one machine."""
+
+    def __init__(self, readings: Mapping[str, Reading]) -> None:
+        self._readings = readings
+        self._failing: set[str] = set()
+
+    @classmethod
+    def of_this_machine(cls, models: Path) -> Figures:
+        return cls({"memory": memory.read, "disk": lambda: disk.read(models), "cpu": cpu.read, "gpu": gpu.read})
+
+    def __call__(self) -> dict[str, float | int | str]:
+        found: dict[str, float | int | str] = {}
+        for name, reading in self._readings.items():
+            try:
+                found.update(reading())
+                self._failing.discard(name)
+            except Exception as error:  # noqa: BLE001  whatever a driver raises, the heartbeat goes on
+                self._tell_once(name, error)
+        return found
+
+    def _tell_once(self, name: str, error: Exception) -> None:
+        if name not in self._failing:
+            self._failing.add(name)
+            level = log.debug if name == "gpu" else log.warning
+            level("reading left out", extra=logs.fields(reading=name, error=error))
