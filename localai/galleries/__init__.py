@@ -1,0 +1,1 @@
+"""Which models can be installed by name, and how their bytes are fetched."""

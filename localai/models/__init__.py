@@ -1,0 +1,1 @@
+"""Which models are configured, as their files on disk say."""

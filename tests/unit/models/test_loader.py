@@ -1,0 +1,102 @@
+"""The models folder is read as a whole, and a bad file hides its own models only."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from localai.models.loader import Changes, ModelConfigs
+
+pytestmark = pytest.mark.unit
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text, encoding="utf-8")
+
+
+def names(configs: ModelConfigs) -> list[str]:
+    return [config.name for config in configs.all()]
+
+
+def test_a_folder_that_does_not_exist_has_no_models(tmp_path: Path) -> None:
+    configs = ModelConfigs(tmp_path / "none")
+    assert not configs.refresh()
+    assert configs.all() == []
+
+
+def test_yaml_files_are_read_and_hidden_or_other_files_are_not(tmp_path: Path) -> None:
+    write(tmp_path, "b.yaml", "name: beta\nbackend: fault\n")
+    write(tmp_path, "a.yml", "- {name: alpha, backend: fault}\n- {name: gamma, backend: fault}\n")
+    write(tmp_path, "._gallery_x.yaml", "name: hidden\nbackend: fault\n")
+    write(tmp_path, "notes.txt", "name: text\nbackend: fault\n")
+    configs = ModelConfigs(tmp_path)
+    assert configs.refresh() == Changes(added=("alpha", "beta", "gamma"))
+    assert names(configs) == ["alpha", "beta", "gamma"]
+    assert configs.get("beta") is not None
+    assert configs.get("hidden") is None
+
+
+def test_a_refresh_says_what_was_added_changed_and_removed(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", "name: alpha\nbackend: fault\n")
+    write(tmp_path, "b.yaml", "name: beta\nbackend: fault\n")
+    configs = ModelConfigs(tmp_path)
+    configs.refresh()
+    write(tmp_path, "a.yaml", "# a comment is no change\nbackend: fault\nname: alpha\n")
+    assert not configs.refresh()
+    write(tmp_path, "a.yaml", "name: alpha\nbackend: fault\nthreads: 2\n")
+    write(tmp_path, "c.yaml", "name: gamma\nbackend: fault\n")
+    (tmp_path / "b.yaml").unlink()
+    assert configs.refresh() == Changes(added=("gamma",), changed=("alpha",), removed=("beta",))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", "cannot be read"),
+        ("just a text", "a mapping"),
+        ("- text", "a mapping"),
+        ("", "a mapping"),
+        ("1: 2", "a mapping"),
+        ("name: bad\nbackend: fault\nthreads: many\n", "threads"),
+        ("backend: fault\n", "name"),
+        ("name: good\nbackend: fault\n", "a name no other config has"),
+    ],
+)
+def test_a_bad_file_is_skipped_and_kept_as_a_problem(tmp_path: Path, text: str, said: str) -> None:
+    write(tmp_path, "a.yaml", "name: good\nbackend: fault\n")
+    write(tmp_path, "bad.yaml", text)
+    configs = ModelConfigs(tmp_path)
+    configs.refresh()
+    assert names(configs) == ["good"]
+    assert list(configs.problems) == ["bad.yaml"]
+    assert said in configs.problems["bad.yaml"]
+
+
+def test_a_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe\x00")
+    configs = ModelConfigs(tmp_path)
+    configs.refresh()
+    assert "bad.yaml" in configs.problems
+
+
+def test_one_bad_model_of_a_list_hides_only_itself(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", "- {name: alpha, backend: fault}\n- {name: beta, backend: '!'}\n")
+    configs = ModelConfigs(tmp_path)
+    configs.refresh()
+    assert names(configs) == ["alpha"]
+    assert list(configs.problems) == ["a.yaml[1]"]
+
+
+def test_a_problem_is_logged_once_until_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path, "bad.yaml", "name: [")
+    configs = ModelConfigs(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        configs.refresh()
+        configs.refresh()
+    assert len(caplog.records) == 1
+    write(tmp_path, "bad.yaml", "text")
+    with caplog.at_level(logging.WARNING):
+        configs.refresh()
+    assert len(caplog.records) == 2

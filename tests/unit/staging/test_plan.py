@@ -1,0 +1,105 @@
+"""Every declared file is staged, and a missing one is told before anything moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localai.errors import OperationFailed
+from localai.jobs.operation_rules import Cause
+from localai.models.config import ModelConfig, parse_config
+from localai.staging.digests import Digests
+from localai.staging.plan import missing_files, ready_files, staged_files
+
+pytestmark = pytest.mark.unit
+
+
+def config(**keys: Any) -> ModelConfig:
+    return parse_config({"name": "alpha", "backend": "fault"} | keys)
+
+
+def download(filename: str, **keys: Any) -> dict[str, Any]:
+    return {"filename": filename, "uri": "wheel://a@1/b"} | keys
+
+
+def put(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+def test_a_config_without_files_stages_nothing(tmp_path: Path) -> None:
+    assert staged_files(config(), tmp_path) == ()
+    assert ready_files(config(), tmp_path, Digests()) == ()
+
+
+def test_st_03_main_file_field_files_downloads_and_option_files_are_staged(tmp_path: Path) -> None:
+    put(tmp_path, "main.bin", "side/proj.bin", "vocab.txt", "draft.bin", "unrelated.bin")
+    wanted = config(
+        parameters={"model": "main.bin"},
+        mmproj="side/proj.bin",
+        download_files=[download("vocab.txt")],
+        options=["draft:draft.bin", "parallel:2", "path:/etc/passwd", "up:../x"],
+    )
+    planned = staged_files(wanted, tmp_path)
+    assert [file.path for file in planned] == ["main.bin", "side/proj.bin", "vocab.txt", "draft.bin"]
+    assert planned[1].local == tmp_path / "side" / "proj.bin"
+    assert planned[1].size == len("side/proj.bin")
+
+
+def test_a_file_declared_twice_is_staged_once_with_its_promise(tmp_path: Path) -> None:
+    put(tmp_path, "main.bin")
+    wanted = config(parameters={"model": "main.bin"}, download_files=[download("main.bin", sha256="ab" * 32)])
+    (file,) = staged_files(wanted, tmp_path)
+    assert file.declared_sha256 == "ab" * 32
+
+
+def test_a_folder_is_staged_file_by_file(tmp_path: Path) -> None:
+    put(tmp_path, "model/config.json", "model/deep/weights.bin")
+    planned = staged_files(config(parameters={"model": "model"}), tmp_path)
+    assert [file.path for file in planned] == ["model/config.json", "model/deep/weights.bin"]
+
+
+def test_st_03_all_parts_of_a_split_model_are_staged(tmp_path: Path) -> None:
+    parts = [f"m-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
+    put(tmp_path, *parts)
+    wanted = config(parameters={"model": parts[0]})
+    assert [file.path for file in staged_files(wanted, tmp_path)] == parts
+    (tmp_path / parts[1]).unlink()
+    with pytest.raises(OperationFailed, match=parts[1]):
+        staged_files(wanted, tmp_path)
+
+
+def test_st_03_a_declared_file_that_is_nowhere_fails_with_its_cause_and_name(tmp_path: Path) -> None:
+    with pytest.raises(OperationFailed) as caught:
+        staged_files(config(parameters={"model": "main.bin"}), tmp_path)
+    assert caught.value.cause == Cause.FILE_MISSING
+    assert "main.bin" in caught.value.message
+
+
+def test_missing_downloads_are_named(tmp_path: Path) -> None:
+    put(tmp_path, "here.bin")
+    wanted = config(download_files=[download("here.bin"), download("sub/gone.bin")])
+    assert [file.filename for file in missing_files(wanted, tmp_path)] == ["sub/gone.bin"]
+
+
+def test_files_are_ready_once_they_are_there_and_their_digests_known(tmp_path: Path) -> None:
+    wanted = config(parameters={"model": "main.bin"}, download_files=[download("main.bin")])
+    digests = Digests()
+    assert ready_files(wanted, tmp_path, digests) is None
+    put(tmp_path, "main.bin")
+    assert ready_files(wanted, tmp_path, digests) is None
+    sha256 = digests.digest(tmp_path / "main.bin")
+    (file,) = ready_files(wanted, tmp_path, digests) or ()
+    assert (file.path, file.size, file.sha256) == ("main.bin", 8, sha256)
+
+
+def test_a_file_that_is_not_what_was_promised_is_not_ready(tmp_path: Path) -> None:
+    put(tmp_path, "main.bin")
+    wanted = config(download_files=[download("main.bin", sha256="ab" * 32)])
+    digests = Digests()
+    digests.digest(tmp_path / "main.bin")
+    assert ready_files(wanted, tmp_path, digests) is None
