@@ -1,0 +1,111 @@
+"""Ports and secrets of a state folder."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from localai.embedded import credentials, ports
+from localai.embedded.credentials import Credentials
+from localai.errors import StartRefused
+
+pytestmark = pytest.mark.unit
+
+
+def every_port(_: int) -> bool:
+    return True
+
+
+def all_but(*taken: int) -> Callable[[int], bool]:
+    return lambda port: port not in taken
+
+
+@pytest.fixture
+def drawn() -> Credentials:
+    return credentials.draw(every_port)
+
+
+def test_drawn_ports_differ_and_lie_below_those_of_outgoing_connections(drawn: Credentials) -> None:
+    found = [drawn.postgres_port, drawn.nats_port, drawn.valkey_port, drawn.worker_port, drawn.worker_port - 1]
+    assert len(set(found)) == len(found)
+    assert max(found) < 32_768
+
+
+def test_secrets_are_long_different_and_need_no_quoting(drawn: Credentials) -> None:
+    secrets = [drawn.postgres_password, drawn.nats_token, drawn.valkey_password, drawn.registration_token]
+    assert len(set(secrets)) == 4
+    for secret in secrets:
+        assert len(secret) >= 32 and secret.replace("-", "").replace("_", "").isalnum()
+
+
+def test_urls_name_loopback_and_carry_the_secret(drawn: Credentials) -> None:
+    database, nats, broker = (urlsplit(url) for url in (drawn.database_url, drawn.nats_url, drawn.broker_url))
+    assert {url.hostname for url in (database, nats, broker)} == {"127.0.0.1"}
+    assert (database.scheme, database.password, database.path) == ("postgresql", drawn.postgres_password, "/localai")
+    assert (nats.scheme, nats.username, nats.port) == ("nats", drawn.nats_token, drawn.nats_port)
+    assert (broker.scheme, broker.password, broker.path) == ("redis", drawn.valkey_password, "/0")
+
+
+def test_they_are_drawn_once_into_a_file_for_the_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    first = credentials.load_or_draw(path, every_port)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert credentials.load_or_draw(path, every_port) == first
+    assert [file.name for file in tmp_path.iterdir()] == ["secrets.json"], "no temporary file stays"
+
+
+@pytest.mark.parametrize("name", credentials.SERVER_PORTS)
+def test_only_a_port_that_was_taken_is_drawn_again(drawn: Credentials, name: str) -> None:
+    taken = getattr(drawn, name)
+    again = credentials.with_free_ports(drawn, all_but(taken))
+    assert getattr(again, name) not in (taken, drawn.worker_port, drawn.worker_port - 1)
+    assert {**_values(again), name: 0} == {**_values(drawn), name: 0}
+
+
+def test_the_agents_base_port_follows_its_http_port_only(drawn: Credentials) -> None:
+    """The base may still be held by a model process that the next agent ends."""
+    assert credentials.with_free_ports(drawn, all_but(drawn.worker_port)) == drawn
+    again = credentials.with_free_ports(drawn, all_but(drawn.worker_port - 1))
+    assert again.worker_port - 1 != drawn.worker_port - 1
+    assert {**_values(again), "worker_port": 0} == {**_values(drawn), "worker_port": 0}
+
+
+def test_free_ports_stay(drawn: Credentials) -> None:
+    assert credentials.with_free_ports(drawn, every_port) == drawn
+
+
+def test_no_free_port_is_said_and_not_searched_for_ever() -> None:
+    with pytest.raises(StartRefused, match="no free port"):
+        ports.draw((), lambda _: False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda _: "", lambda _: "[]", lambda _: "{", lambda text: text.replace("nats_token", "other")],
+)
+def test_a_damaged_file_is_named_and_left_alone(
+    tmp_path: Path, drawn: Credentials, change: Callable[[str], str]
+) -> None:
+    path = tmp_path / "secrets.json"
+    path.write_text(change(credentials.to_text(drawn)))
+    before = path.read_text()
+    with pytest.raises(StartRefused, match=r"secrets\.json cannot be used"):
+        credentials.load_or_draw(path, every_port)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(("name", "value"), [("nats_port", "4222"), ("nats_port", 0), ("nats_token", 5)])
+def test_a_value_of_another_type_is_named(tmp_path: Path, drawn: Credentials, name: str, value: object) -> None:
+    text = json.dumps({**_values(drawn), name: value})
+    with pytest.raises(StartRefused, match=name):
+        credentials.parse(text, tmp_path / "secrets.json")
+
+
+def _values(found: Credentials) -> dict[str, object]:
+    values: dict[str, object] = json.loads(credentials.to_text(found))
+    return values
