@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import re
@@ -21,8 +20,6 @@ from localai.jobs.operation_rules import Cause
 
 #: How often a download is looked at: for its progress, a cancel and its time limit.
 WATCH_INTERVAL_S = 0.2
-#: Between TERM and KILL of a download that is to end; it has nothing to save.
-END_GRACE_S = 2.0
 _URI = re.compile(
     r"wheel://(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)@(?P<version>[A-Za-z0-9][A-Za-z0-9.!+_-]*)/(?P<member>.+)"
 )
@@ -109,12 +106,10 @@ def _watch(
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_GRACE_S)
+    if process.poll() is None:
+        # A download has nothing to save, so it is not asked first.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _size_of(folder: Path) -> int:

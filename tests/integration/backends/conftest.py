@@ -22,6 +22,8 @@ from protos import backend_pb2_grpc
 
 #: Generous: the machine may be busy, and every wait ends as soon as what it waits for happens.
 LIMIT_S = 60
+#: A cancelled call frees its slot within 2 s on a quiet machine; the calls that are cancelled would last minutes here.
+CANCEL_LIMIT_S = 8
 _LISTENING = re.compile(r"listening on (\S+)")
 
 

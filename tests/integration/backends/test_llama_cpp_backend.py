@@ -14,7 +14,7 @@ import pytest
 from protos import backend_pb2 as pb
 from protos.backend_pb2_grpc import BackendStub
 from tests.fakes import tiny_gguf
-from tests.integration.backends.conftest import LIMIT_S, Running, start_process
+from tests.integration.backends.conftest import CANCEL_LIMIT_S, LIMIT_S, Running, start_process
 
 pytestmark = pytest.mark.integration
 
@@ -111,7 +111,7 @@ def test_answers_of_two_slots_run_side_by_side(stub: BackendStub) -> None:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_cancelled_call_frees_its_slot_within_two_seconds(server: Running, model: Path, streamed: bool) -> None:
+def test_a_cancelled_call_frees_its_slot_soon(server: Running, model: Path, streamed: bool) -> None:
     stub = server.connect()
     # One slot, and a context that takes far longer to fill than the test lasts.
     assert load(stub, model, ContextSize=tiny_gguf.CONTEXT).success
@@ -124,7 +124,7 @@ def test_a_cancelled_call_frees_its_slot_within_two_seconds(server: Running, mod
     call.cancel()
     began = time.monotonic()
     assert stub.Predict(chat(Tokens=1), timeout=LIMIT_S)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < CANCEL_LIMIT_S
 
 
 def test_i12_another_identity_is_refused(stub: BackendStub, model: Path) -> None:

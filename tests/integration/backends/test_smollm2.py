@@ -1,0 +1,99 @@
+"""The model of the built-in gallery answers as a newcomer will see it: fetched, loaded and asked for real."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf import json_format
+
+from localai.galleries.index import write_new_entries
+from localai.galleries.install import install_files
+from localai.models.config import ModelConfig
+from localai.models.loader import ModelConfigs
+from localai.models.options import model_options
+from localai.staging.digests import Digests
+from localai.staging.plan import ready_files
+from protos import backend_pb2 as pb
+from protos.backend_pb2_grpc import BackendStub
+from tests.integration.backends.conftest import CANCEL_LIMIT_S, LIMIT_S, start_process
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+#: A busy machine is ten times slower than a quiet one.
+ANSWER_LIMIT_S = 300
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_new_entries(folder, folder / ".given")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def config(models: Path) -> ModelConfig:
+    """The config of the gallery entry, with all its files in place."""
+    configs = ModelConfigs(models)
+    configs.refresh()
+    found = configs.get("smollm2-135m")
+    assert found is not None
+    digests = Digests()
+    install_files(found, models, digests, lambda _: None)
+    assert ready_files(found, models, digests)
+    return found
+
+
+@pytest.fixture(scope="module")
+def stub(llama_folder: Path, models: Path, config: ModelConfig) -> Iterator[BackendStub]:
+    one = start_process(llama_folder)
+    try:
+        stub = one.connect()
+        path = str(models / config.identity)
+        options = pb.ModelOptions(Model=path, ModelFile=path, ModelPath=str(models))
+        json_format.ParseDict(model_options(config, threads=1), options)
+        result = stub.LoadModel(options, timeout=LIMIT_S)
+        assert result.success, (result.message, one.lines)
+        yield stub
+    finally:
+        one.end()
+
+
+def question(config: ModelConfig, text: str, **fields: object) -> pb.PredictOptions:
+    messages = [pb.Message(role="system", content=config.system_prompt), pb.Message(role="user", content=text)]
+    temperature = config.parameters.temperature
+    return pb.PredictOptions(Messages=messages, UseTokenizerTemplate=True, Temperature=temperature, **fields)
+
+
+def test_the_capital_of_france_is_paris_streamed_or_not(stub: BackendStub, config: ModelConfig) -> None:
+    request = question(config, "What is the capital of France?", Tokens=40)
+    reply = stub.Predict(request, timeout=ANSWER_LIMIT_S)
+    assert b"Paris" in reply.message
+    assert 0 < reply.tokens < 40
+    assert reply.prompt_tokens > 20
+    parts = list(stub.PredictStream(request, timeout=ANSWER_LIMIT_S))
+    assert b"".join(part.message for part in parts) == reply.message
+    assert parts[-1].tokens == reply.tokens
+
+
+def test_a_cancel_during_a_long_prompt_or_answer_frees_the_slots_soon(stub: BackendStub, config: ModelConfig) -> None:
+    """All four slots take a long prompt; after their cancel a short question finds a free one."""
+    long = " ".join(f"number {number}" for number in range(400))
+    calls = [stub.PredictStream(question(config, f"{slot} {long}"), timeout=ANSWER_LIMIT_S) for slot in range(4)]
+    assert stub.Health(pb.HealthMessage(), timeout=LIMIT_S).message == b"OK"
+    for call in calls:
+        call.cancel()
+    began = time.monotonic()
+    reply = stub.Predict(question(config, "Hi", Tokens=1), timeout=ANSWER_LIMIT_S)
+    assert reply.tokens == 1
+    assert time.monotonic() - began < CANCEL_LIMIT_S
+
+
+def test_a_question_over_the_context_is_refused_with_the_sizes(stub: BackendStub, config: ModelConfig) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Predict(question(config, "word " * 3000), timeout=ANSWER_LIMIT_S)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "2048 tokens" in caught.value.details()
