@@ -1,0 +1,101 @@
+-- The moves that only loads make. Locks are taken in the order subject, node, job, replica, routing version.
+
+-- deciding_attempt --
+-- What decides about a new attempt: the live one, else the one whose hold lies furthest ahead.
+SELECT j.*, n.name AS node_name, clock_timestamp() AS read_at
+  FROM jobs j LEFT JOIN nodes n ON n.id = j.node_id
+ WHERE j.kind = 'model.load' AND j.subject = %(model)s
+   AND (j.state IN ('queued', 'running') OR j.hold_until > clock_timestamp())
+ ORDER BY (j.state IN ('queued', 'running')) DESC, j.hold_until DESC NULLS LAST LIMIT 1;
+
+-- serving_job --
+-- The load that made a replica which serves this revision now.
+SELECT j.*, n.name AS node_name, clock_timestamp() AS read_at
+  FROM replicas r JOIN nodes n ON n.id = r.node_id JOIN jobs j ON j.id = r.job_id
+ WHERE r.model = %(model)s AND r.revision = %(revision)s AND r.state = 'loaded' AND n.status = 'healthy'
+ ORDER BY r.slot LIMIT 1;
+
+-- free_slot --
+-- The lowest replica index without a row. A slot whose stop is pending has one, also after the hold.
+SELECT min(slot) FROM generate_series(0, (SELECT count(*)::int FROM replicas WHERE model = %(model)s)) AS s (slot)
+ WHERE NOT EXISTS (SELECT 1 FROM replicas r WHERE r.model = %(model)s AND r.slot = s.slot);
+
+-- attempt --
+-- One attempt as a waiter remembers it.
+SELECT j.*, n.name AS node_name, clock_timestamp() AS read_at
+  FROM jobs j LEFT JOIN nodes n ON n.id = j.node_id
+ WHERE j.id = %(id)s;
+
+-- live_install --
+-- The job that brings the model's bytes to this side.
+SELECT j.*, clock_timestamp() AS read_at FROM jobs j
+ WHERE j.kind = 'model.install' AND j.subject = %(model)s AND j.state IN ('queued', 'running') LIMIT 1;
+
+-- node_offers --
+-- Nodes with what is promised on them. A loaded replica counts until a heartbeat younger than it has been written:
+-- until then the node's own figures do not show it.
+SELECT n.id, n.name, n.status, n.total_vram, n.available_vram, n.total_ram, n.available_ram, n.total_disk,
+       n.available_disk, n.max_replicas_per_model,
+       extract(epoch FROM clock_timestamp() - n.last_heartbeat)::float8 AS heartbeat_age_s,
+       count(r.id)::int AS replicas,
+       (count(r.id) FILTER (WHERE r.model = %(model)s))::int AS replicas_of_model,
+       (count(r.id) FILTER (WHERE r.state = 'unloading'))::int AS unloading,
+       coalesce(sum(r.reserved_bytes) FILTER (
+           WHERE r.state <> 'loaded' OR n.last_heartbeat IS NULL OR r.updated_at > n.last_heartbeat), 0)::bigint
+           AS reserved_memory,
+       coalesce(sum(r.reserved_bytes) FILTER (WHERE r.state IN ('staging', 'loading')), 0)::bigint AS reserved_disk
+  FROM nodes n LEFT JOIN replicas r ON r.node_id = n.id
+ WHERE n.node_type = 'backend' AND (%(node)s::uuid IS NULL OR n.id = %(node)s)
+ GROUP BY n.id
+ ORDER BY n.name;
+
+-- lock_node --
+-- Placements on one node come one after the other.
+SELECT id FROM nodes WHERE id = %(node)s FOR UPDATE;
+
+-- place_job --
+-- The order is sent under the generation of this moment, which names the operation for ever.
+UPDATE jobs
+   SET node_id = %(node)s, op_generation = generation, op_state = 'sent', placed_at = clock_timestamp(),
+       args = args || jsonb_build_object('order', %(order)s::jsonb), dispatch_window_s = %(dispatch)s,
+       dispatch_expires_at = clock_timestamp() + make_interval(secs => %(dispatch)s),
+       message = NULL, updated_at = clock_timestamp()
+ WHERE id = %(id)s AND generation = %(generation)s AND owner = %(owner)s AND state = 'running'
+   AND op_generation IS NULL AND lease_expires_at > clock_timestamp()
+RETURNING jobs.*, clock_timestamp() AS read_at;
+
+-- reserve_replica --
+-- Slot, memory and disk in one row; it goes with the proof that nothing of the attempt runs.
+INSERT INTO replicas (id, model, slot, node_id, job_id, op_generation, backend, revision, state, reserved_bytes)
+VALUES (%(id)s, %(model)s, %(slot)s, %(node)s, %(job)s, %(op_generation)s, %(backend)s, %(revision)s, 'staging',
+        %(reserved)s)
+ON CONFLICT (model, slot) DO NOTHING
+RETURNING id;
+
+-- finish_load --
+-- All or nothing: state, lease, readiness, revision and incarnation stand in one WHERE.
+UPDATE jobs
+   SET state = 'succeeded', finished_at = clock_timestamp(), lease_expires_at = NULL, updated_at = clock_timestamp()
+ WHERE id = %(id)s AND generation = %(generation)s AND owner = %(owner)s AND state = 'running' AND op_state = 'ready'
+   AND lease_expires_at > clock_timestamp() AND revision = %(revision)s AND node_incarnation = %(incarnation)s
+RETURNING jobs.*, clock_timestamp() AS read_at;
+
+-- route_replica --
+-- From here on requests may reach it.
+UPDATE replicas
+   SET state = 'loaded', address = %(address)s, process_instance = %(instance)s, identity = %(identity)s,
+       node_incarnation = %(incarnation)s, updated_at = clock_timestamp()
+ WHERE job_id = %(id)s AND state IN ('staging', 'loading')
+RETURNING id;
+
+-- set_revision --
+-- The revision that may serve from now on; the caller holds the subject.
+UPDATE subjects SET revision = %(revision)s, revision_seq = revision_seq + 1, revision_at = clock_timestamp()
+ WHERE kind = 'model' AND name = %(model)s AND revision IS DISTINCT FROM %(revision)s
+RETURNING revision_seq;
+
+-- outdate_replicas --
+-- A replica of another revision never becomes routable again.
+UPDATE replicas SET state = 'unloading', updated_at = clock_timestamp()
+ WHERE model = %(model)s AND revision <> %(revision)s AND state = 'loaded'
+RETURNING id;

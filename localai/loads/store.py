@@ -1,0 +1,198 @@
+"""How loads reach their rows in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from localai.db.queries import load_queries
+from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from localai.errors import StorageUnavailable
+from localai.ids import JobId, NodeId, OwnerId, new_id
+from localai.jobs.attempts import insert, lock_subject
+from localai.jobs.event_rules import Finish, Place
+from localai.jobs.job import Job, Windows
+from localai.jobs.kinds import KINDS, MODEL_LOAD, Kinds
+from localai.jobs.ports import Intake, NewJob
+from localai.jobs.rows import EVENT_NAMES, one_job, record
+from localai.jobs.rows import SQL as JOBS_SQL
+from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Reservation
+from localai.placement.filters import NodeOffer
+from localai.placement.rules import NoRoom, Placement
+
+SQL = load_queries("localai.loads")
+#: Placements that meet on one node look again; more than this means that something else is wrong.
+PLACE_TRIES = 20
+
+
+class PgLoadStore:
+    """`LoadMoves` and `LoadReads` on PostgreSQL."""
+
+    def __init__(self, unit_of_work: UnitOfWorkFactory, windows: Windows, kinds: Kinds = KINDS) -> None:
+        self._unit_of_work, self._windows, self._kinds = unit_of_work, windows, kinds
+
+    # LoadReads
+
+    def current(self, model: str) -> LoadRow | None:
+        with self._unit_of_work() as uow:
+            return _with_install(uow, one_job(uow.execute(SQL["deciding_attempt"], {"model": model})))
+
+    def attempt(self, job_id: JobId) -> LoadRow | None:
+        with self._unit_of_work() as uow:
+            return _with_install(uow, one_job(uow.execute(SQL["attempt"], {"id": job_id})))
+
+    # LoadMoves
+
+    def request(self, model: str, revision: str) -> tuple[Intake, Job]:
+        """A live attempt is found without the subject's lock: a crowd that waits for one model never queues for it."""
+        with self._unit_of_work() as uow:
+            seen = one_job(uow.execute(SQL["deciding_attempt"], {"model": model}))
+        if seen is not None and seen.live:
+            return Intake.LIVE, seen
+        new = NewJob(kind=MODEL_LOAD, subject=model, revision=revision)
+        with self._unit_of_work() as uow:
+            lock_subject(uow, self._kinds, new)
+            deciding = one_job(uow.execute(SQL["deciding_attempt"], {"model": model}))
+            if deciding is not None and deciding.live:
+                return Intake.LIVE, deciding
+            serving = one_job(uow.execute(SQL["serving_job"], {"model": model, "revision": revision}))
+            if serving is not None:
+                return Intake.LOADED, serving
+            if deciding is not None:
+                return Intake.HELD, deciding
+            slot = uow.execute(SQL["free_slot"], {"model": model}).scalar_one()
+            free = NewJob(kind=MODEL_LOAD, subject=model, revision=revision, slot=slot)
+            return Intake.CREATED, insert(uow, self._kinds, self._windows, free)
+
+    def place(self, job: Job, owner: OwnerId, choose: Choose, reservation: Reservation) -> Job | NoRoom | NotPlaced:
+        for _ in range(PLACE_TRIES):
+            placed = self._place_once(job, owner, choose, reservation)
+            if placed is not None:
+                return placed
+        raise StorageUnavailable(f"{PLACE_TRIES} placements of {job.subject!r} in a row met another on their node")
+
+    def finish(self, job: Job, owner: OwnerId) -> Job | NotFinished:
+        with self._unit_of_work() as uow:
+            subject = lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=job.subject))
+            node = uow.execute(JOBS_SQL["share_node"], {"node": job.node_id}).first()
+            incarnation = node.incarnation if node is not None else None
+            fence = {
+                "id": job.id,
+                "generation": job.generation,
+                "owner": owner,
+                "revision": subject["revision"],
+                "incarnation": incarnation,
+            }
+            finished = one_job(uow.execute(SQL["finish_load"], fence))
+            if finished is None:
+                return self._why_not(uow, job, owner, subject["revision"], incarnation)
+            self._route(uow, finished)
+            record(uow, EVENT_NAMES[Finish], finished, owner, {"process_instance": finished.process_instance})
+            uow.execute(JOBS_SQL["raise_routing_version"])
+            return finished
+
+    def revise(self, model: str, revision: str) -> bool:
+        named = {"model": model, "revision": revision}
+        with self._unit_of_work() as uow:
+            lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=model))
+            uow.execute(SQL["set_revision"], named)
+            outdated = uow.execute(SQL["outdate_replicas"], named).all()
+            if outdated:
+                uow.execute(JOBS_SQL["raise_routing_version"])
+            return bool(outdated)
+
+    # Steps of the transactions above
+
+    def _place_once(
+        self, job: Job, owner: OwnerId, choose: Choose, reservation: Reservation
+    ) -> Job | NoRoom | NotPlaced | None:
+        """One transaction: choose without locks, then look again at the chosen node under its lock.
+
+        Only that node waits for other placements. None when it was filled meanwhile: the next transaction sees that.
+        """
+        with self._unit_of_work() as uow:
+            subject = lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=job.subject))
+            if subject["revision"] != job.revision:
+                return NotPlaced.OTHER_REVISION
+            chosen = choose(_offers(uow, job.subject, None))
+            if isinstance(chosen, NoRoom):
+                return chosen
+            uow.execute(SQL["lock_node"], {"node": chosen.node_id})
+            if not isinstance(choose(_offers(uow, job.subject, chosen.node_id)), Placement):
+                return None
+            return self._place_on(uow, job, owner, chosen, reservation)
+
+    def _place_on(
+        self, uow: UnitOfWork, job: Job, owner: OwnerId, chosen: Placement, reservation: Reservation
+    ) -> Job | NotPlaced:
+        fence = {
+            "id": job.id,
+            "generation": job.generation,
+            "owner": owner,
+            "node": chosen.node_id,
+            "order": json.dumps(reservation.order),
+            "dispatch": self._windows.dispatch_s,
+        }
+        placed = one_job(uow.execute(SQL["place_job"], fence))
+        if placed is None:
+            return NotPlaced.REPLACED
+        replica = {
+            "id": new_id(),
+            "model": job.subject,
+            "slot": job.slot,
+            "node": chosen.node_id,
+            "job": job.id,
+            "op_generation": placed.op_generation,
+            "backend": reservation.backend,
+            "revision": job.revision,
+            "reserved": reservation.reserved_bytes,
+        }
+        if uow.execute(SQL["reserve_replica"], replica).first() is None:
+            uow.connection.rollback()
+            return NotPlaced.SLOT_TAKEN
+        detail = {"node": chosen.node_name, "reserved_bytes": reservation.reserved_bytes}
+        record(uow, EVENT_NAMES[Place], placed, owner, detail)
+        return placed
+
+    @staticmethod
+    def _route(uow: UnitOfWork, job: Job) -> None:
+        parameters = {
+            "id": job.id,
+            "address": job.address,
+            "instance": job.process_instance,
+            "identity": job.identity,
+            "incarnation": job.node_incarnation,
+        }
+        uow.execute(SQL["route_replica"], parameters).one()
+
+    @staticmethod
+    def _why_not(
+        uow: UnitOfWork, job: Job, owner: OwnerId, revision: str | None, incarnation: int | None
+    ) -> NotFinished:
+        now = one_job(uow.execute(JOBS_SQL["read_job"], {"id": job.id}))
+        ours = now is not None and (now.generation, now.owner) == (job.generation, owner)
+        if now is None or not ours or not now.lease_valid(now.read_at):
+            return NotFinished.REPLACED
+        if now.revision != revision:
+            return NotFinished.OTHER_REVISION
+        if now.node_incarnation != incarnation:
+            return NotFinished.OTHER_INCARNATION
+        return NotFinished.REPLACED
+
+
+def _with_install(uow: UnitOfWork, job: Job | None) -> LoadRow | None:
+    if job is None:
+        return None
+    waits = job.live and job.op_generation is None
+    install = one_job(uow.execute(SQL["live_install"], {"model": job.subject})) if waits else None
+    return LoadRow(job, install)
+
+
+def _offers(uow: UnitOfWork, model: str, node_id: NodeId | None) -> Sequence[NodeOffer]:
+    rows = uow.execute(SQL["node_offers"], {"model": model, "node": node_id})
+    return [_offer(dict(row)) for row in rows.mappings()]
+
+
+def _offer(row: Mapping[str, Any]) -> NodeOffer:
+    return NodeOffer(**row)

@@ -1,0 +1,120 @@
+"""Which single facts keep a node from getting a model. One function for each, with the text people read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from localai.ids import NodeId
+
+MIB, GIB = 1024**2, 1024**3
+#: Room that must stay free beside the files: 5 %, at least 1 GiB.
+DISK_MARGIN, DISK_MARGIN_LEAST = 0.05, GIB
+#: What a node must have free for a model whose size nobody knows.
+DISK_FLOOR = 2 * GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a model needs. ``size_bytes`` is the size of its files, None where nobody knows it."""
+
+    model: str
+    size_bytes: int | None
+    #: Whether files are staged to the node's disk at all.
+    stages: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOffer:
+    """A node as placement sees it, in bytes. None is a figure the node could not read: unknown is not full."""
+
+    id: NodeId
+    name: str
+    status: str
+    heartbeat_age_s: float | None
+    total_vram: int | None = None
+    available_vram: int | None = None
+    total_ram: int | None = None
+    available_ram: int | None = None
+    total_disk: int | None = None
+    available_disk: int | None = None
+    #: Memory promised to loads that the node's own figures do not show yet.
+    reserved_memory: int = 0
+    #: Disk promised to files that are still to come.
+    reserved_disk: int = 0
+    replicas: int = 0
+    replicas_of_model: int = 0
+    unloading: int = 0
+    max_replicas_per_model: int = 1
+
+    @property
+    def has_gpu(self) -> bool:
+        return bool(self.total_vram)
+
+    def free_memory(self) -> int | None:
+        """Memory a new model could get: of the GPU where there is one. None where the node does not say."""
+        available = self.available_vram if self.has_gpu else self.available_ram
+        if available is None or (available == 0 and not (self.total_vram if self.has_gpu else self.total_ram)):
+            return None
+        return max(0, available - self.reserved_memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Settings of the filters."""
+
+    stale_after_s: float
+
+
+def serves(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
+    if node.status == "healthy":
+        return None
+    return "waits for approval" if node.status == "pending" else f"is {node.status}"
+
+
+def answers(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
+    if node.heartbeat_age_s is None:
+        return "has not sent a heartbeat"
+    if node.heartbeat_age_s > limits.stale_after_s:
+        return f"has sent no heartbeat for {node.heartbeat_age_s:.0f} s"
+    return None
+
+
+def has_slot(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
+    if node.replicas_of_model < node.max_replicas_per_model:
+        return None
+    waiting = ", one of them is still being stopped" if node.unloading else ""
+    return f"holds {node.replicas_of_model} of at most {node.max_replicas_per_model} replicas of this model{waiting}"
+
+
+def has_disk(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
+    if not demand.stages or not node.total_disk or node.available_disk is None:
+        return None
+    size = demand.size_bytes
+    need = DISK_FLOOR if size is None else size + max(int(size * DISK_MARGIN), DISK_MARGIN_LEAST)
+    free = max(0, node.available_disk - node.reserved_disk)
+    if free >= need:
+        return None
+    return f"needs {text(need)} free on the models filesystem, has {text(free)} free of {text(node.total_disk)}"
+
+
+def has_memory(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
+    free = node.free_memory()
+    if demand.size_bytes is None or free is None or free >= demand.size_bytes:
+        return None
+    reserved = f" ({text(node.reserved_memory)} are promised to other loads)" if node.reserved_memory else ""
+    kind = "GPU memory" if node.has_gpu else "memory"
+    return f"needs {text(demand.size_bytes)} of {kind}, has {text(free)} free{reserved}"
+
+
+Filter = Callable[[Demand, NodeOffer, Limits], str | None]
+#: In the order people want to hear them: a node that is away says nothing of its disk.
+FILTERS: tuple[Filter, ...] = (serves, answers, has_slot, has_disk, has_memory)
+
+
+def text(size: float) -> str:
+    """A number of bytes for people."""
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size:.0f} B"
