@@ -6,8 +6,10 @@ import errno
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from waitress import wasyncore
 from waitress.server import create_server
 
 from localai.errors import StartRefused
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 #: Returns why the agent is not ready, or None.
 Readiness = Callable[[], str | None]
 _THREADS = 4
+_CLOSE_BOUND_S = 1
 
 
 class ProbeServer:
@@ -27,14 +30,24 @@ class ProbeServer:
 
     def __init__(self, host: str, port: int, not_ready: Readiness) -> None:
         self._not_ready = not_ready
-        self._server = create_server(self._app, sockets=[_listen(host, port)], threads=_THREADS, ident="localai-worker")
+        self._channels: dict[int, Any] = {}
+        # The stubs of the library do not name its trigger.
+        self._server: Any = create_server(
+            self._app, map=self._channels, sockets=[_listen(host, port)], threads=_THREADS, ident="localai-worker"
+        )
         self._thread = threading.Thread(target=self._server.run, name="probes", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        self._server.close()
+        """Stop listening. The loop is told on its own thread: closed under it, it would fail."""
+        if self._thread.is_alive():
+            self._server.trigger.pull_trigger(partial(wasyncore.close_all, self._channels))
+            self._thread.join(_CLOSE_BOUND_S)
+        else:
+            self._server.close()
+        self._server.task_dispatcher.shutdown(timeout=_CLOSE_BOUND_S)
 
     def _app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         status, text = self._answer(environ["PATH_INFO"], environ["REQUEST_METHOD"])

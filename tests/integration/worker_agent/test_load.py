@@ -1,0 +1,197 @@
+"""One operation from its claim to READY, its process, and every way in which it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import grpc
+import pytest
+
+from localai.jobs.operation_rules import Answer, Cause, OpState, Order, Phase
+from protos import backend_pb2, backend_pb2_grpc
+from tests.integration.worker_agent.conftest import MakeRig, Rig, faults, order
+from tests.loopback import eventually
+from worker_agent.processes import proc_table
+from worker_agent.processes.health import Dialed, dial
+
+pytestmark = pytest.mark.integration
+
+
+def predict(address: str, identity: str) -> str:
+    with grpc.insecure_channel(address) as channel:
+        stub = backend_pb2_grpc.BackendStub(channel)
+        options = backend_pb2.PredictOptions(Prompt="hi", ModelIdentity=identity, Tokens=2)
+        return stub.Predict(options, timeout=30).message.decode()
+
+
+def failure(rig: Rig, wanted: Order) -> tuple[str, str, str]:
+    """Cause, message and stderr of an operation that ended; nothing of it runs when it says so."""
+    ended = rig.frontend.wait_report(wanted, OpState.ENDED)
+    assert ended.error is not None
+    assert ended.process_instance is None or not proc_table.carriers(frozenset({ended.process_instance}))
+    return ended.error.cause, ended.error.message, ended.error.stderr_tail
+
+
+def loading_pid(rig: Rig, wanted: Order) -> int:
+    """The pid of the process of an operation that is in LoadModel."""
+
+    def pids() -> list[int]:
+        newest = rig.frontend.reports[-1:]
+        return [process.pid for report in newest for process in report.processes if process.job_id == wanted.job_id]
+
+    return rig.frontend.wait("the process of the order", pids)[0]
+
+
+def test_a_model_without_files_is_loaded_and_answers_under_its_own_name(rig: Rig) -> None:
+    wanted = rig.run(order(model="plain", identity="plain"))
+    ready = rig.frontend.wait_report(wanted, OpState.READY)
+    assert ready.identity == "plain"
+    assert ready.phase is Phase.LOADING
+    assert predict(ready.address, ready.identity) == "plain says: tok1 tok2"
+    rig.frontend.wait("complete", lambda: not rig.agent.operations.incomplete())
+    assert rig.frontend.instances() == {ready.process_instance}
+
+
+def test_lj_09_a_process_that_binds_late_is_waited_for(rig: Rig) -> None:
+    wanted = rig.run(order(model_options=faults("bind_delay:1s")))
+    assert rig.frontend.wait_report(wanted, OpState.READY).address
+
+
+def test_lj_09_a_process_that_never_binds_is_stopped_and_its_stderr_is_reported(rig: Rig) -> None:
+    wanted = rig.run(order(start_timeout_s=1.0, model_options=faults("bind_delay:10m", "stderr:warming up")))
+    cause, message, stderr = failure(rig, wanted)
+    assert cause == Cause.START_TIMEOUT
+    assert "LOCALAI_BACKEND_START_TIMEOUT" in message
+    assert "warming up" in stderr
+
+
+def test_a_process_that_ends_at_once_fails_the_start_with_its_last_lines(rig: Rig) -> None:
+    wanted = rig.run(order(model_options=faults("start_exit:7", "stderr:no such device")))
+    cause, message, stderr = failure(rig, wanted)
+    assert cause == Cause.START_FAILED
+    assert "status 7" in message
+    assert stderr == "no such device"
+
+
+def test_a_refused_load_says_why_and_its_process_is_gone(rig: Rig) -> None:
+    wanted = rig.run(order(model_options=faults("load_fail:not a model")))
+    cause, message, stderr = failure(rig, wanted)
+    assert cause == Cause.LOAD_REFUSED
+    assert "not a model" in message
+    assert "load failed: not a model" in stderr
+
+
+def test_options_that_no_load_can_use_fail_before_a_process_starts(rig: Rig) -> None:
+    wanted = rig.run(order(model_options={"NoSuchField": 1}))
+    cause, message, _ = failure(rig, wanted)
+    assert cause == Cause.BAD_CONFIG
+    assert "NoSuchField" in message
+
+
+def test_lj_05_a_load_over_its_budget_names_budget_size_and_setting(rig: Rig) -> None:
+    wanted = rig.run(
+        order(
+            load_timeout_s=0.5,
+            load_timeout_reason="5m + 20s per GiB of 2.0 GiB",
+            model_options=faults("load_delay:10m"),
+        )
+    )
+    cause, message, _ = failure(rig, wanted)
+    assert cause == Cause.LOAD_TIMEOUT
+    assert "0.5 s (5m + 20s per GiB of 2.0 GiB)" in message
+    assert "LOCALAI_NATS_MODEL_LOAD_TIMEOUT" in message
+
+
+def test_a_process_that_dies_while_it_loads_ends_the_operation_at_once(rig: Rig) -> None:
+    wanted = rig.run(order(model_options=faults("load_delay:10m")))
+    os.kill(loading_pid(rig, wanted), signal.SIGKILL)
+    cause, message, _ = failure(rig, wanted)
+    assert cause in (Cause.PROCESS_ENDED, Cause.START_FAILED)
+    assert "status -9" in message
+
+
+def test_c10_an_error_is_reported_after_the_group_is_gone_children_included(make_rig: MakeRig) -> None:
+    rig = make_rig(stop_grace_s=0.5)
+    wanted = rig.run(order(model_options=faults("fork_child:true", "ignore_sigterm:true", "load_fail:no")))
+    assert failure(rig, wanted)[0] == Cause.LOAD_REFUSED
+    assert rig.frontend.reports[-1].processes == ()
+
+
+def test_a_serving_process_that_dies_leaves_the_report_at_once(make_rig: MakeRig) -> None:
+    rig = make_rig(heartbeat_interval_s=50.0, heartbeat_checkpoint_s=60.0)
+    wanted = rig.run(order())
+    ready = rig.frontend.wait_report(wanted, OpState.READY)
+    rig.frontend.wait("complete", lambda: not rig.agent.operations.incomplete())
+    os.kill(loading_pid(rig, wanted), signal.SIGKILL)
+    rig.frontend.wait_no_process(ready.process_instance)
+
+
+def test_a_process_that_refuses_connections_while_it_lives_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = rig.run(order())
+    ready = rig.frontend.wait_report(wanted, OpState.READY)
+    rig.frontend.wait("complete", lambda: not rig.agent.operations.incomplete())
+    pid = loading_pid(rig, wanted)
+    monkeypatch.setattr("worker_agent.agent.dial", lambda host, port: Dialed.REFUSED)
+    rig.frontend.wait_no_process(ready.process_instance)
+    assert not proc_table.is_alive(pid)
+
+
+def test_the_port_of_an_ended_process_is_free_and_rests(rig: Rig) -> None:
+    first = rig.frontend.wait_report(rig.run(order(model="a")), OpState.READY)
+    host, _, port = first.address.partition(":")
+    rig.frontend.stop_processes = (first.process_instance,)
+    rig.frontend.wait_no_process(first.process_instance)
+    assert dial(host, int(port)) is Dialed.REFUSED
+    second = rig.frontend.wait_report(rig.run(order(model="b")), OpState.READY)
+    assert second.address != first.address
+
+
+def test_a_second_operation_of_one_slot_is_refused_while_an_undoomed_process_serves(rig: Rig) -> None:
+    first = rig.run(order(op_generation=1))
+    rig.frontend.wait_report(first, OpState.READY)
+    second = rig.run(order(op_generation=2))
+    cause, message, _ = failure(rig, second)
+    assert cause == Cause.START_FAILED
+    assert "m#0" in message
+
+
+def test_a_second_operation_waits_for_the_end_of_a_doomed_process(make_rig: MakeRig) -> None:
+    rig = make_rig(stop_grace_s=1.0)
+    first = rig.run(order(op_generation=1, model_options=faults("ignore_sigterm:true")))
+    old = rig.frontend.wait_report(first, OpState.READY)
+    rig.frontend.wait("complete", lambda: not rig.agent.operations.incomplete())
+    rig.frontend.stop_processes = (old.process_instance,)
+    eventually(lambda: not rig.agent.operations.serving(), "the end of the old process was decided")
+    second = rig.run(order(op_generation=2))
+    assert rig.frontend.wait_report(second, OpState.READY).process_instance != old.process_instance
+    assert not proc_table.carriers(frozenset({old.process_instance}))
+
+
+def test_a_model_gets_its_own_variables_and_no_secret_of_the_agent(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALAI_REGISTRATION_TOKEN", "secret")
+    wanted = rig.run(order(env={"MODEL_SETTING": "1"}))
+    rig.frontend.wait_report(wanted, OpState.READY)
+    with open(f"/proc/{loading_pid(rig, wanted)}/environ", "rb") as file:
+        environ = file.read()
+    assert b"MODEL_SETTING=1" in environ
+    assert b"REGISTRATION_TOKEN" not in environ
+
+
+def test_pm_01_many_starts_and_stops_while_health_is_asked_leave_none_stuck(rig: Rig) -> None:
+    for number in range(12):
+        wanted = rig.run(order(model=f"m{number}"))
+        ready = rig.frontend.wait_report(wanted, OpState.READY)
+        rig.frontend.stop_processes = (*rig.frontend.stop_processes, ready.process_instance)
+    rig.frontend.wait("no process is left", lambda: rig.frontend.instances() == set())
+
+
+def test_an_answer_stop_ends_a_ready_process_too(rig: Rig) -> None:
+    wanted = order()
+    rig.frontend.answers[(wanted.job_id, wanted.op_generation)] = Answer.WAIT
+    rig.run(wanted)
+    ready = rig.frontend.wait_report(wanted, OpState.READY)
+    rig.frontend.answers[(wanted.job_id, wanted.op_generation)] = Answer.STOP
+    rig.frontend.wait_no_process(ready.process_instance)
+    assert rig.frontend.wait_report(wanted, OpState.ENDED).error is not None
+    rig.frontend.wait("the tombstone is not reported", lambda: not rig.frontend.reports[-1].operations)
