@@ -5,15 +5,20 @@ The entries are the folders below ``builtin/``; each becomes a folder of a node 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import protos
 from localai.backends.platform_rules import Build, Platform, why_unavailable
 from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause
 
 BUILTIN = Path(__file__).resolve().parent / "builtin"
+
+STUBS = ("backend_pb2.py", "backend_pb2_grpc.py")
 
 #: Names people use for an engine, and the backend that serves them.
 ALIASES: Mapping[str, str] = {"llama": "llama-cpp", "go-llama": "llama-cpp"}
@@ -24,8 +29,6 @@ class Entry:
     """One backend of the gallery."""
 
     name: str
-    #: Written into the installed folder; another version there means: install again.
-    version: str
     description: str
     #: Folder with ``run.sh`` and ``backend.py``.
     source: Path
@@ -33,6 +36,11 @@ class Entry:
     builds: tuple[Build, ...] = ()
     #: Listed only where tests ask for backends that fail on purpose.
     for_tests: bool = False
+
+    @property
+    def version(self) -> str:
+        """Written into the installed folder; another version there means: install again."""
+        return content_version(self.source)
 
     @property
     def requirements(self) -> Path | None:
@@ -44,7 +52,6 @@ class Entry:
 _ENTRIES = (
     Entry(
         name="llama-cpp",
-        version="1",
         description="GGUF models with llama.cpp: chat, completion, structured output, embeddings",
         source=BUILTIN / "llama-cpp",
         builds=(
@@ -56,19 +63,33 @@ _ENTRIES = (
     ),
     Entry(
         name="fault",
-        version="1",
         description="No model: answers with counted tokens and fails in the way its options ask for",
         source=BUILTIN / "fault",
         for_tests=True,
     ),
     Entry(
         name="fault-slow",
-        version="1",
         description="The fault backend with an install that can be delayed",
         source=BUILTIN / "fault",
         for_tests=True,
     ),
 )
+
+
+@cache
+def content_version(source: Path) -> str:
+    """A version that differs whenever something differs that an install of the folder copies."""
+    digest = hashlib.sha256()
+    for path in contents(source):
+        digest.update(f"{path.name}\n{path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def contents(source: Path) -> list[Path]:
+    """The files of an installed folder that come from us: the backend's own, the shared ones and the stubs."""
+    own = [path for folder in (source, BUILTIN / "shared") for path in sorted(folder.iterdir()) if path.is_file()]
+    return own + [Path(protos.__file__).with_name(name) for name in STUBS]
 
 
 def entries(*, enable_fault: bool) -> Sequence[Entry]:

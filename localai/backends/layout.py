@@ -9,8 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import protos
-from localai.backends.catalogue import BUILTIN, Entry
+from localai.backends.catalogue import Entry, contents
 
 #: The stub imports its messages by the package they are compiled in; in a backend's folder they lie side by side.
 _PACKAGED_IMPORT = "from protos import backend_pb2 as "
@@ -19,14 +18,11 @@ _FLAT_IMPORT = "import backend_pb2 as "
 
 def lay_out(entry: Entry, folder: Path) -> None:
     """Fill ``folder``, which must exist and be empty, with everything but the virtual environment."""
-    for source in (entry.source, BUILTIN / "shared"):
-        for path in sorted(source.iterdir()):
-            if path.is_file():
-                shutil.copyfile(path, folder / path.name)
+    for path in contents(entry.source):
+        shutil.copyfile(path, folder / path.name)
     (folder / "run.sh").chmod(0o700)
-    stubs = Path(protos.__file__).parent
-    shutil.copyfile(stubs / "backend_pb2.py", folder / "backend_pb2.py")
-    text = (stubs / "backend_pb2_grpc.py").read_text(encoding="utf-8")
+    stub = folder / "backend_pb2_grpc.py"
+    text = stub.read_text(encoding="utf-8")
     if text.count(_PACKAGED_IMPORT) != 1:
         raise RuntimeError("the compiled stubs import their messages in an unexpected way")
-    (folder / "backend_pb2_grpc.py").write_text(text.replace(_PACKAGED_IMPORT, _FLAT_IMPORT), encoding="utf-8")
+    stub.write_text(text.replace(_PACKAGED_IMPORT, _FLAT_IMPORT), encoding="utf-8")

@@ -54,6 +54,14 @@ def test_a_laid_out_folder_is_complete_and_imports_nothing_of_ours(entry: catalo
         assert not roots & {"localai", "protos", "tasks", "worker_agent", "web"}, path.name
 
 
+def test_a_version_changes_with_any_file_an_install_copies(tmp_path: Path) -> None:
+    (tmp_path / "backend.py").write_text("one")
+    first = catalogue.content_version(tmp_path)
+    (tmp_path / "backend.py").write_text("two")
+    catalogue.content_version.cache_clear()
+    assert catalogue.content_version(tmp_path) != first
+
+
 def _imported(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

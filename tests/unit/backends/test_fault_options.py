@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from types import ModuleType
 
 import pytest
 
-from localai.backends.catalogue import BUILTIN
+from protos import backend_pb2 as pb
+from tests.unit.backends.conftest import LoadModule
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture(scope="module")
-def faults() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fault_backend_faults", BUILTIN / "fault" / "faults.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
+def faults(load_module: LoadModule) -> ModuleType:
+    return load_module("fault", "faults")
 
 
 def test_no_options_mean_a_backend_that_behaves(faults: ModuleType) -> None:
@@ -66,3 +60,25 @@ def test_a_bad_option_is_refused_and_named(faults: ModuleType, option: str, said
 def test_every_option_has_a_parser(faults: ModuleType) -> None:
     names = {field.name for field in faults.fields(faults.Faults)}
     assert set(faults._PARSERS) == names
+
+
+@pytest.fixture(scope="module")
+def answers(load_module: LoadModule) -> ModuleType:
+    return load_module("fault", "answers")
+
+
+def test_an_answer_names_the_model_and_stops_at_the_callers_limit(answers: ModuleType) -> None:
+    options = pb.PredictOptions(Tokens=2, Messages=[pb.Message(role="user", content="one two")])
+    parts = list(answers.replies("alpha", 5, options))
+    assert [(part.message, part.tokens, part.prompt_tokens) for part in parts] == [
+        (b"alpha says: tok1", 1, 2),
+        (b" tok2", 2, 2),
+    ]
+    assert answers.joined(parts).message == b"alpha says: tok1 tok2"
+
+
+def test_a_tool_call_takes_the_name_given_or_the_first_tool_of_the_request(answers: ModuleType) -> None:
+    options = pb.PredictOptions(Tools='[{"type": "function", "function": {"name": "weather"}}]')
+    for wanted, name in (("true", "weather"), ("clock", "clock")):
+        first = next(answers.tool_call(wanted, options))
+        assert first.chat_deltas[0].tool_calls[0].name == name
