@@ -1,0 +1,225 @@
+"""The settings table: what is accepted, what is refused with which words, and that the page about it is fresh."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from localai.cli.main import localai
+from localai.errors import BadSetting
+from localai.settings import Settings, Spec, default_state_dir, format_duration, parse_duration, settings_page
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = list(Settings.specs())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("250ms", 0.25),
+        ("30s", 30),
+        ("1m30s", 90),
+        ("1.5h", 5400),
+        ("24h", 86400),
+        (" 5m ", 300),
+        ("1h1m1s", 3661),
+        ("100us", 0.0001),
+        ("100µs", 0.0001),
+        ("0s", 0),
+    ],
+)
+def test_a_duration_is_written_as_in_go(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "30", "s", "-5s", "5 s", "5x", "1m 30s", "m30s", "1e3s", "30sec", "∞"])
+def test_cf_04_a_text_that_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a duration such as"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0"), (0.25, "250ms"), (30, "30s"), (90, "90s"), (300, "5m"), (86400, "24h"), (1.5, "1.5s")],
+)
+def test_a_duration_is_shown_as_short_as_it_can_be_and_read_back(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+    assert parse_duration(text) == seconds
+
+
+def test_without_flags_and_variables_every_setting_has_the_default_of_the_table() -> None:
+    assert Settings.load({}, {}) == Settings()
+
+
+def test_every_variable_and_every_flag_is_there_once() -> None:
+    variables = [name for _, spec in SPECS for name in (spec.variable, *spec.aliases)]
+    flags = [spec.flag for _, spec in SPECS]
+    assert len(set(variables)) == len(variables)
+    assert len(set(flags)) == len(flags)
+
+
+def test_a_duration_setting_says_so_in_its_name_and_its_meaning_is_a_sentence() -> None:
+    for name, spec in SPECS:
+        assert (spec.kind == "duration") == name.endswith("_s"), name
+        assert spec.meaning.endswith("."), name
+
+
+def another(spec: Spec) -> str:
+    """A text that is not the setting's default."""
+    if spec.kind == "duration":
+        return format_duration(spec.parse(spec.default) + 1)
+    if spec.kind == "switch":
+        return "false" if spec.parse(spec.default) else "true"
+    if spec.kind == "choice":
+        return next(choice for choice in spec.choices if choice != spec.default)
+    if spec.kind in ("integer", "number"):
+        return str(int(spec.default) + 1)
+    return {"list": "one,two", "path": "/somewhere/with a space"}.get(spec.kind, spec.default + "another")
+
+
+@pytest.mark.parametrize(("name", "spec"), SPECS, ids=[name for name, _ in SPECS])
+def test_a_setting_is_read_from_its_variable_and_its_flag_and_given_to_a_child(name: str, spec: Spec) -> None:
+    text = another(spec)
+    by_variable = Settings.load({spec.variable: text})
+    by_flag = Settings.load({}, {name: text})
+    assert by_variable == by_flag != Settings()
+    assert getattr(by_variable, name) == spec.parse(text)
+    given = by_variable.environ()
+    assert list(given) == [spec.variable]
+    assert Settings.load(given) == by_variable
+
+
+def test_a_flag_wins_over_a_variable_and_a_variable_over_the_default() -> None:
+    environ = {"LOCALAI_PORT": "9000"}
+    assert Settings.load(environ).port == 9000
+    assert Settings.load(environ, {"port": 9001}).port == 9001
+    assert Settings.load(environ, {"port": None}).port == 9000
+
+
+def test_an_empty_variable_is_none_and_an_alias_counts_after_the_variable() -> None:
+    assert Settings.load({"LOCALAI_PORT": ""}).port == Settings().port
+    assert Settings.load({"API_KEY": "a,b"}).api_key == ("a", "b")
+    assert Settings.load({"API_KEY": "a", "LOCALAI_API_KEY": "b"}).api_key == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "accepted"),
+    [
+        ("LOCALAI_JOB_LEASE_TTL", "soon", "a duration such as 30s, 1m30s or 250ms"),
+        ("LOCALAI_PORT", "http", "a whole number"),
+        ("LOCALAI_PORT", "80.5", "a whole number"),
+        ("LOCALAI_PORT", "65536", "a port from 0 to 65535"),
+        ("LOCALAI_PORT", "-1", "zero or more"),
+        ("LOCALAI_WEB_WORKERS", "0", "at least 1"),
+        ("LOCALAI_AUTO_APPROVE_NODES", "perhaps", "true or false"),
+        ("LOCALAI_STALE_ROUTING", "guess", "one of serve, refuse"),
+        ("LOCALAI_HEARTBEAT_INTERVAL", "0", "a duration above zero"),
+        ("LOCALAI_JOB_SWEEP_INTERVAL", "0s", "a duration above zero"),
+    ],
+)
+def test_cf_04_a_value_that_cannot_be_used_is_refused_with_name_value_and_what_is_accepted(
+    variable: str, text: str, accepted: str
+) -> None:
+    with pytest.raises(BadSetting) as refused:
+        Settings.load({variable: text})
+    message = refused.value.message
+    assert variable in message
+    assert accepted in message
+    assert refused.value.value.rstrip("s") == text.rstrip("s")
+
+
+def test_cf_04_an_unknown_flag_ends_the_command_with_its_name() -> None:
+    for command in ("up", "run", "worker", "chat"):
+        result = CliRunner().invoke(localai, [command, "--no-such-flag", "x"])
+        assert result.exit_code == 2
+        assert "--no-such-flag" in result.output
+
+
+def test_cf_04_a_flag_that_cannot_be_used_ends_the_command_with_its_name_and_value() -> None:
+    result = CliRunner().invoke(localai, ["up", "--job-lease-ttl", "soon"])
+    assert result.exit_code == 2
+    assert "--job-lease-ttl" in result.output
+    assert "soon" in result.output
+
+
+def test_a_secret_that_cannot_be_used_is_not_shown() -> None:
+    secret = Spec("LOCALAI_X", "integer", "0", "A secret.", ("run",), secret=True)
+    with pytest.raises(BadSetting) as refused:
+        secret.parse("hunter2")
+    assert "hunter2" not in refused.value.message
+
+
+#: Field to change, value at the edge that is still refused, value just accepted, and the two settings the refusal names.
+INEQUALITIES: list[tuple[str, float, float, str, str]] = [
+    ("operation_report_interval_s", 15.5, 15, "LOCALAI_OPERATION_REPORT_INTERVAL", "LOCALAI_WORKER_KILL_TTL"),
+    ("adopt_window_s", 84, 54, "LOCALAI_ADOPT_WINDOW", "LOCALAI_WORKER_KILL_TTL"),
+    ("job_lease_ttl_s", 70, 69, "LOCALAI_JOB_LEASE_TTL", "LOCALAI_WORKER_KILL_TTL"),
+    ("job_sweep_interval_s", 70, 69, "LOCALAI_ADOPT_WINDOW", "LOCALAI_WORKER_KILL_TTL"),
+    ("stop_window_s", 105.5, 106, "LOCALAI_WORKER_KILL_TTL", "LOCALAI_STOP_WINDOW"),
+    ("stop_grace_s", 54.5, 54, "LOCALAI_WORKER_KILL_TTL", "LOCALAI_STOP_WINDOW"),
+    ("waiter_poll_interval_s", 7.5, 7, "LOCALAI_WAITER_POLL_INTERVAL", "LOCALAI_REPORT_WINDOW"),
+    ("report_window_s", 10, 11, "LOCALAI_WAITER_POLL_INTERVAL", "LOCALAI_REPORT_WINDOW"),
+    ("frontend_lease_ttl_s", 120, 119, "LOCALAI_FRONTEND_LEASE_TTL", "LOCALAI_PORT_QUARANTINE"),
+    ("port_quarantine_s", 90, 91, "LOCALAI_FRONTEND_LEASE_TTL", "LOCALAI_PORT_QUARANTINE"),
+    ("heartbeat_checkpoint_s", 300, 299, "LOCALAI_NODE_HEARTBEAT_CHECKPOINT", "LOCALAI_STALE_NODE_THRESHOLD"),
+    ("stale_node_threshold_s", 60, 61, "LOCALAI_NODE_HEARTBEAT_CHECKPOINT", "LOCALAI_STALE_NODE_THRESHOLD"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "refused", "accepted", "small", "large"), INEQUALITIES, ids=[i[0] for i in INEQUALITIES]
+)
+def test_c15_windows_that_break_an_inequality_are_refused_with_both_settings(
+    name: str, refused: float, accepted: float, small: str, large: str
+) -> None:
+    changed: dict[str, Any] = {name: refused}
+    with pytest.raises(BadSetting) as error:
+        replace(Settings(), **changed).check()
+    assert small in error.value.message
+    assert large in error.value.message
+    replace(Settings(), **{name: accepted}).check()
+
+
+def test_c15_a_stop_window_below_the_kill_ttl_is_refused_at_start() -> None:
+    with pytest.raises(BadSetting):
+        Settings.load({"LOCALAI_STOP_WINDOW": "80s"})
+
+
+def test_scaled_windows_keep_their_order_and_the_intervals_that_follow_from_them() -> None:
+    durations = {name: getattr(Settings(), name) / 10 for name, spec in SPECS if spec.kind == "duration"}
+    scaled = replace(Settings(), **durations)
+    scaled.check()
+    assert scaled.job_renew_interval_s * 4 == scaled.job_lease_ttl_s
+    assert scaled.watchdog_interval_s <= scaled.worker_kill_ttl_s / 30
+    assert scaled.frontend_renew_interval_s * 6 <= scaled.frontend_lease_ttl_s
+    assert scaled.dispatch_window_max_s == scaled.dispatch_window_s * 16
+
+
+def test_every_require_auth_switch_asks_for_a_token() -> None:
+    assert not Settings().require_registration_token
+    assert replace(Settings(), registration_require_auth=True).require_registration_token
+    assert replace(Settings(), distributed_require_auth=True).require_registration_token
+
+
+def test_the_state_folder_is_in_the_users_data_folder_where_one_is_named(tmp_path: Path) -> None:
+    assert default_state_dir({"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "localai"
+    assert default_state_dir({"XDG_DATA_HOME": "relative"}) == default_state_dir({})
+
+
+def test_the_page_about_settings_is_fresh() -> None:
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+    assert page == settings_page(), "docs/reference/settings.md is stale: run `make fmt`"
+
+
+def test_the_page_names_every_setting_and_the_fallbacks_of_the_port_range() -> None:
+    page = settings_page()
+    for _, spec in SPECS:
+        assert f"`{spec.variable}`" in page
+    assert "above 65535 is clamped, below the base port is ignored" in page
