@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Mapping
@@ -40,9 +41,9 @@ def command(settings: Settings, model: str, text: str | None, wait: str, output:
     with LoadProgress(client, model) as progress:
         response = _ask(client, body, progress, limit_s)
         if output == "json":
+            text_read = client.text_of(response)
             progress.finish()
-            response.read()
-            print_json(response.json())
+            print_json(_json(text_read))
             return
         _print_stream(client, response, progress)
 
@@ -91,11 +92,10 @@ def _ask(client: Client, body: Mapping[str, Any], progress: LoadProgress, limit_
         response = client.send("POST", "/v1/chat/completions", json=body, stream=True, timeout=_SILENCE_S)
         if response.is_success:
             return response
-        response.read()
-        response.close()
-        pause_s = retry_pause_s(response.status_code, response.headers.get("Retry-After"), _json(response.text))
+        refusal = client.text_of(response)
+        pause_s = retry_pause_s(response.status_code, response.headers.get("Retry-After"), _json(refusal))
         if pause_s is None:
-            raise ServerError(error_text(response.status_code, response.text))
+            raise ServerError(error_text(response.status_code, refusal))
         if time.monotonic() + pause_s > end:
             raise ServerError(
                 f"the model is still loading after {limit_s:.0f} s; `localai jobs list` shows how far it is"
@@ -122,8 +122,6 @@ def retry_pause_s(status: int, retry_after: str | None, body: Any) -> float | No
 
 
 def _json(text: str) -> Any:
-    import json
-
     try:
         return json.loads(text)
     except ValueError:
@@ -131,23 +129,15 @@ def _json(text: str) -> Any:
 
 
 def _print_stream(client: Client, response: Any, progress: LoadProgress) -> None:
-    import httpx2
-
-    try:
-        for event in read_events(response.iter_lines()):
-            match event:
-                case Piece(text):
-                    progress.finish()
-                    sys.stdout.write(text)
-                    sys.stdout.flush()
-                case Failed(message):
-                    raise ServerError(message)
-                case Ended():
-                    break
-    except httpx2.TransportError as error:
-        raise client.unreachable(error) from None
-    finally:
-        response.close()
+    for event in read_events(client.lines_of(response)):
         progress.finish()
+        match event:
+            case Piece(text):
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            case Failed(message):
+                raise ServerError(message)
+            case Ended():
+                break
     sys.stdout.write("\n")
     sys.stdout.flush()

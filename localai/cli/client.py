@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from localai.embedded import env_file
 from localai.embedded.state_folder import StateFolder
@@ -31,11 +32,12 @@ class Client:
         import httpx2
 
         self.url = url
-        self._http = httpx2.Client(
-            base_url=url, timeout=_TIMEOUT_S, headers={"Authorization": f"Bearer {key}"} if key else {}
-        )
         self._transport_error = httpx2.TransportError
         self._bad_url = (httpx2.InvalidURL, httpx2.UnsupportedProtocol)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # A proxy of the environment stands on the way to other machines, not to this one.
+        proxies = urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1")
+        self._http = httpx2.Client(base_url=url, timeout=_TIMEOUT_S, headers=headers, trust_env=proxies)
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The JSON of an answer."""
@@ -55,12 +57,30 @@ class Client:
         except self._bad_url as error:
             raise ServerError(f"{self.url!r} is not a usable URL: {error}") from None
         except self._transport_error as error:
-            raise self.unreachable(error) from None
+            raise self._unreachable(error) from None
 
-    def unreachable(self, error: Exception) -> ServerError:
-        """What to say when the connection failed or broke."""
+    def lines_of(self, response: httpx2.Response) -> Iterator[str]:
+        """The lines of a streamed answer, as they come; closes it."""
+        try:
+            yield from response.iter_lines()
+        except self._transport_error as error:
+            raise self._unreachable(error) from None
+        finally:
+            response.close()
+
+    def text_of(self, response: httpx2.Response) -> str:
+        """The whole body of a streamed answer; closes it."""
+        try:
+            response.read()
+            return response.text
+        except self._transport_error as error:
+            raise self._unreachable(error) from None
+        finally:
+            response.close()
+
+    def _unreachable(self, error: Exception) -> ServerError:
         hint = "is it running? `localai up` starts one here, --url or LOCALAI_URL names another"
-        return ServerError(f"no answer from {self.url} ({error or type(error).__name__}): {hint}")
+        return ServerError(f"no answer from {self.url} ({str(error) or type(error).__name__}): {hint}")
 
 
 def connect(settings: Settings) -> Client:

@@ -47,7 +47,7 @@ def command() -> None:
 @click.option("--subject", help="Only jobs about this model, backend or node.")
 @click.option("--node", help="Only jobs on the node with this id.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the newest first.")
-@click.option("--before", help="Only jobs older than the job with this id: the next page.")
+@click.option("--before", metavar="NEXT", help="The next page: what the last one ended with.")
 @output_option
 @with_settings("client")
 def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
@@ -56,10 +56,9 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
     if output == "json":
         print_json(answer)
         return
-    jobs = answer.get("jobs", []) if isinstance(answer, Mapping) else answer
     click.echo(
         table(
-            jobs,
+            answer["jobs"],
             {
                 "ID": lambda job: job.get("id"),
                 "KIND": lambda job: job.get("kind"),
@@ -73,6 +72,8 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
             },
         )
     )
+    if answer.get("next"):
+        click.echo(f"\nThere are more: --before {answer['next']}")
 
 
 @command.command("show")
@@ -81,21 +82,18 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
 @with_settings("client")
 def show_job(settings: Settings, job_id: str, output: str) -> None:
     """Show one job: its row, its events and its child jobs."""
-    answer = connect(settings).get(f"/api/jobs/{quote(job_id, safe='')}")
+    job = connect(settings).get(f"/api/jobs/{quote(job_id, safe='')}")
     if output == "json":
-        print_json(answer)
+        print_json(job)
         return
-    job = answer.get("job", answer)
     click.echo(details(job, _FIELDS))
     if progress(job) != "-":
         click.echo(f"progress  {progress(job)}")
-    for child in answer.get("children") or ():
+    for child in job.get("children") or ():
         told = child.get("error") or child.get("phase")
         click.echo(f"child  {child.get('id')}  {child.get('kind')}  {child.get('state')}  {cell(told)}")
-    events = answer.get("events") or ()
-    if events:
-        click.echo("\nevents")
-    for event in events:
+    click.echo("\nevents")
+    for event in job.get("events") or ():
         click.echo("  " + _event(event))
 
 
@@ -108,12 +106,6 @@ def progress(job: Mapping[str, Any]) -> str:
 
 
 def _event(event: Mapping[str, Any]) -> str:
-    when = event.get("created_at") or event.get("at") or ""
-    what = event.get("event") or event.get("kind") or event.get("name") or ""
-    rest = {
-        name: value
-        for name, value in event.items()
-        if name not in ("created_at", "at", "event", "kind", "name", "id", "job_id", "seq")
-        and value not in (None, "", {})
-    }
-    return f"{when}  {what}  " + " ".join(f"{name}={cell(value)}" for name, value in rest.items())
+    words = [event.get("at"), event.get("event"), event.get("state"), event.get("phase")]
+    words += [f"{name}={cell(event[name])}" for name in ("actor", "detail") if event.get(name)]
+    return "  ".join(str(word) for word in words if word)

@@ -44,9 +44,9 @@ class LoadProgress:
     def finish(self) -> None:
         """Show nothing more: the answer has begun."""
         if not self._finished.is_set():
+            # Not waited for: a look that is on its way must not delay the answer. The line takes nothing more.
             self._finished.set()
-            self._thread.join(_LOOK_TIMEOUT_S)
-            self._line.clear()
+            self._line.close()
 
     def _watch(self) -> None:
         while not self._finished.wait(_INTERVAL_S):
@@ -58,32 +58,40 @@ class LoadProgress:
                 continue  # the request itself says what is wrong
 
     def _show(self, status: Any) -> None:
-        if isinstance(status, Mapping) and not self._finished.is_set():
+        if isinstance(status, Mapping):
             self._line.show(str(status.get("state")), describe(status))
 
 
 class Line:
-    """One line that is written over on a terminal; elsewhere one line for each new ``key``."""
+    """One line that is written over on a terminal; elsewhere one line for each new ``key``. For several threads."""
 
     def __init__(self, stream: TextIO, *, changing: bool) -> None:
         self._stream, self._changing = stream, changing
+        self._lock = threading.Lock()
         self._key = ""
         self._width = 0
+        self._closed = False
 
     def show(self, key: str, text: str) -> None:
-        if self._changing:
-            self._stream.write("\r" + text.ljust(self._width))
-            self._width = len(text)
-        elif key != self._key:
-            self._stream.write(text + "\n")
-        self._key = key
-        self._stream.flush()
-
-    def clear(self) -> None:
-        if self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
+        """Replace what the line says; nothing after `close`."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._changing:
+                self._stream.write("\r" + text.ljust(self._width))
+                self._width = len(text)
+            elif key != self._key:
+                self._stream.write(text + "\n")
+            self._key = key
             self._stream.flush()
-            self._width = 0
+
+    def close(self) -> None:
+        """Take the line away, so that other text can stand there."""
+        with self._lock:
+            self._closed = True
+            if self._width:
+                self._stream.write("\r" + " " * self._width + "\r")
+                self._stream.flush()
 
 
 def describe(status: Mapping[str, Any]) -> str:

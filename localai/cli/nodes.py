@@ -61,9 +61,7 @@ def approve(settings: Settings, node: str, output: str) -> None:
 
 
 def _nodes(client: Client) -> list[Mapping[str, Any]]:
-    answer = client.get("/api/nodes")
-    nodes = answer.get("nodes", []) if isinstance(answer, Mapping) else answer
-    return list(nodes)
+    return list(client.get("/api/nodes"))
 
 
 def find(nodes: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -19,9 +20,10 @@ import psutil
 import psycopg2
 import pytest
 
-from localai.embedded import env_file
+from localai.embedded import env_file, exec_step
+from localai.embedded.account import Account
 from tests.embedded_servers import clean_environment, localai_command, open_folder
-from tests.loopback import LIMIT_S, eventually
+from tests.loopback import LIMIT_S, eventually, free_port
 
 pytestmark = pytest.mark.integration
 
@@ -165,6 +167,31 @@ def test_a_pid_file_that_names_a_stranger_does_not_stop_the_start(machine: Machi
     (data / "postmaster.pid").write_text(f"{os.getpid()}\n{data}\n")
     machine.up()
     assert machine.run_sql("SELECT 1") == [(1,)]
+
+
+def test_a_database_that_outlived_its_supervisor_is_stopped_and_started_anew(machine: Machine) -> None:
+    first = machine.up()
+    machine.run_sql("CREATE TABLE kept AS SELECT 7 AS seven")
+    postgres = server(first, "postgres")
+    program, owner = postgres.exe(), pwd.getpwuid(postgres.uids().real)
+    first.terminate()
+    first.wait(LIMIT_S)
+    data = machine.state / "postgres"
+    argv = [program, "-D", str(data), "-c", "unix_socket_directories=", "-c", f"port={free_port()}"]
+    account = Account(owner.pw_name, owner.pw_uid, owner.pw_gid) if os.geteuid() == 0 else None
+    with machine.log.open("ab") as output:
+        leftover = subprocess.Popen(
+            exec_step.command(argv, death_signal=signal.SIGINT, account=account), stdout=output, stderr=output
+        )
+    try:
+        pid_file = data / "postmaster.pid"
+        eventually(lambda: pid_file.exists() and "ready" in pid_file.read_text(), "the leftover ready")
+        machine.up()
+        assert leftover.wait(LIMIT_S) == 0
+        assert machine.run_sql("SELECT seven FROM kept") == [(7,)]
+    finally:
+        leftover.kill()
+        leftover.wait(LIMIT_S)
 
 
 @pytest.mark.parametrize("name", sorted(SERVERS))

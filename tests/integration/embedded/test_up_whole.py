@@ -312,7 +312,7 @@ def test_client_commands_find_the_server_and_the_key_of_the_state_folder(up: Ins
 
 def test_jobs_are_listed_and_shown_with_their_events_and_children(up: Installation) -> None:
     listed = up.ask("jobs", "list", "--state", "running")
-    assert "25 % of 4 B" in listed.stdout and "model.load" in listed.stdout
+    assert "25 % of 4 B" in listed.stdout and "model.load" in listed.stdout and "--before page-2" in listed.stdout
     assert json.loads(up.ask("jobs", "list", "-o", "json").stdout)["jobs"][0]["id"] == "j-1"
     shown = up.ask("jobs", "show", "j-1").stdout
     assert "staging" in shown and "claimed" in shown and "j-2" in shown and "no disk" in shown

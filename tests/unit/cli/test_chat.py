@@ -81,7 +81,8 @@ def test_without_a_terminal_each_phase_is_one_line() -> None:
     line = Line(out, changing=False)
     for key, text in (("a", "a 1"), ("a", "a 2"), ("b", "b 1")):
         line.show(key, text)
-    line.clear()
+    line.close()
+    line.show("c", "late")
     assert out.getvalue() == "a 1\nb 1\n"
 
 
@@ -90,5 +91,6 @@ def test_on_a_terminal_one_line_changes_and_goes() -> None:
     line = Line(out, changing=True)
     line.show("a", "long text")
     line.show("a", "short")
-    line.clear()
+    line.close()
+    line.show("c", "late")
     assert out.getvalue() == "\rlong text\rshort    \r     \r"

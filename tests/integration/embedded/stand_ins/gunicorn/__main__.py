@@ -34,11 +34,11 @@ class Frontend(BaseHTTPRequestHandler):
         elif self.path == "/api/nodes":
             self.answer(200, [NODE])
         elif self.path.startswith("/api/jobs?") or self.path == "/api/jobs":
-            self.answer(200, {"jobs": [JOB]})
+            self.answer(200, {"jobs": [JOB], "next": "page-2"})
         elif self.path == "/api/jobs/j-1":
             child = {"id": "j-2", "kind": "model.install", "state": "failed", "error": "no disk"}
-            event = {"created_at": "2026-01-01T00:00:00Z", "event": "claimed", "state": "running"}
-            self.answer(200, {"job": JOB, "events": [event], "children": [child]})
+            event = {"at": "2026-01-01T00:00:00Z", "event": "claimed", "state": "running", "phase": None}
+            self.answer(200, {**JOB, "events": [event], "children": [child]})
         elif unquote(self.path) == "/api/models/cold/load-status":
             self.answer(200, {"model": "cold", "state": "loading", "node": "box", "total_bytes": 0})
         else:
