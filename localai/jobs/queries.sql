@@ -353,3 +353,15 @@ DELETE FROM replicas WHERE node_id = %(node)s AND node_incarnation < %(incarnati
 -- raise_routing_version --
 -- The last statement of every transaction that changes routability: numbers commit in the order they are drawn.
 UPDATE routing_version SET v = v + 1 RETURNING v;
+
+-- declare_periodic --
+-- A slow pass and how often it runs.
+INSERT INTO periodic (name, interval_s, next_run) VALUES (%(name)s, %(interval)s, clock_timestamp())
+ON CONFLICT (name) DO UPDATE SET interval_s = EXCLUDED.interval_s;
+
+-- take_due_periodic --
+-- Whoever moves the row forward runs the pass; the next run counts from now, so that a pause causes no burst.
+UPDATE periodic
+   SET last_run = clock_timestamp(), next_run = clock_timestamp() + make_interval(secs => interval_s)
+ WHERE name = ANY(%(names)s) AND next_run <= clock_timestamp()
+RETURNING name;

@@ -86,6 +86,8 @@ class Bound:
 
     at: datetime
     text: str
+    #: A transfer moved nothing, rather than the whole took too long.
+    stalled: bool = False
 
 
 def bound(job: Job, budgets: Budgets, budget: LoadBudget) -> Bound | None:
@@ -114,7 +116,7 @@ def bound(job: Job, budgets: Budgets, budget: LoadBudget) -> Bound | None:
                 f"staging moved nothing for {budgets.stall_s:g} s, at {job.bytes_done} of {job.bytes_total} bytes; "
                 "LOCALAI_STAGING_STALL_WINDOW sets the limit"
             )
-            return _earlier(cap, Bound(after(moved, budgets.stall_s), text))
+            return _earlier(cap, Bound(after(moved, budgets.stall_s), text, stalled=True))
         case Phase.LOADING:
             wide_s = budgets.start_s + budget.seconds + SLACK_S
             text = f"LoadModel did not end within {wide_s:.0f} s; its budget is {budget.reason}"

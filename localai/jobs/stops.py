@@ -1,0 +1,65 @@
+"""How the exact stop of doomed work reaches its node, and what its answer proves.
+
+Whoever sends a stop has read a committed doomed row; nobody stops remote work for what he believes. So a stop may be
+late, doubled and sent by anyone, and is still right.
+"""
+
+from __future__ import annotations
+
+from localai import logs
+from localai.bus.ports import NodeLink
+from localai.bus.subjects import MODEL_STOP
+from localai.errors import LocalAIError, NodeQuiet, NodeUnreachable, NoRoute, WorkerRefused
+from localai.ids import NodeId
+from localai.jobs.announce import Announcer
+from localai.jobs.event_rules import ConfirmStop
+from localai.jobs.job import Job, StopState
+from localai.jobs.operation_rules import StopAnswer, StopOutcome, StopRequest, process_key
+from localai.jobs.ports import OperationMoves
+
+log = logs.get(__name__)
+
+#: After one of these nothing of what the stop named runs any more.
+PROOF = frozenset({StopOutcome.TERMINATED, StopOutcome.ALREADY_GONE})
+
+
+class StopService:
+    """Sends stops by the node link. The agent's own report is the second way; a row needs only one of them."""
+
+    def __init__(self, link: NodeLink, moves: OperationMoves, announcer: Announcer, *, timeout_s: float) -> None:
+        """``timeout_s`` covers the grace between TERM and KILL: the answer comes when the group has ended."""
+        self._link, self._moves, self._announcer, self._timeout_s = link, moves, announcer, timeout_s
+
+    def stop_operation(self, job: Job) -> None:
+        """Send the stop of a doomed job once, and confirm it if the answer is proof. Blocks up to the limit."""
+        if job.stop_state != StopState.PENDING or job.node_id is None or job.op_generation is None:
+            return
+        request = StopRequest(
+            job_id=job.id,
+            op_generation=job.op_generation,
+            process_key=process_key(job.subject, job.slot),
+            address=job.address,
+            process_instance=job.process_instance,
+        )
+        answer = self.ask(job.node_id, request)
+        if answer is None or answer.outcome not in PROOF:
+            return
+        actor = f"node:{job.node_id}"
+        confirmed = self._moves.confirm_stop(job.id, job.op_generation, answer.incarnation, actor)
+        if confirmed is not None:
+            self._announcer.moved(ConfirmStop, confirmed)
+
+    def ask(self, node_id: NodeId, request: StopRequest) -> StopAnswer | None:
+        """The node's answer to one exact stop. None where there is none: then nothing is known, and it is sent again."""
+        facts = {"node_id": node_id, "job_id": request.job_id, "op_generation": request.op_generation}
+        try:
+            body = self._link.request(node_id, MODEL_STOP, request.to_json(), self._timeout_s)
+            answer = StopAnswer.from_json(body)
+        except (NoRoute, NodeQuiet, NodeUnreachable, WorkerRefused) as error:
+            log.info("stop not answered", extra=logs.fields(**facts, reason=type(error).__name__))
+            return None
+        except (LocalAIError, KeyError, TypeError, ValueError) as error:
+            log.warning("stop answered in words we do not know", extra=logs.fields(**facts, reason=error))
+            return None
+        log.info("stop answered", extra=logs.fields(**facts, outcome=answer.outcome.value))
+        return answer

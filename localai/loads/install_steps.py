@@ -1,0 +1,137 @@
+"""How a model's bytes get to this frontend: the steps of a ``model.install`` job.
+
+The work blocks for as long as the bytes take, so it runs in a small pool of its own. The job's lease is renewed by the
+keeper meanwhile; an owner that loses it stops its own work, and the next one begins again: fetching is idempotent.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from localai import logs
+from localai.clock import boottime
+from localai.errors import LocalAIError, OperationFailed, Replaced, StorageUnavailable
+from localai.ids import JobId
+from localai.jobs.announce import Announcer
+from localai.jobs.event_rules import Progress, WakeControl
+from localai.jobs.job import Job
+from localai.jobs.kinds import MODEL_LOAD
+from localai.jobs.operation_rules import Cause
+from localai.jobs.owner import Owner
+from localai.jobs.ports import JobReads
+from localai.loads.ports import InstallProgress, InstallsModels
+
+log = logs.get(__name__)
+
+#: The row is told about progress this often; people see no difference, and the database does.
+PROGRESS_INTERVAL_S = 1.0
+
+
+class InstallSteps:
+    """`KindSteps` of ``model.install``."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        reads: JobReads,
+        models: InstallsModels,
+        announcer: Announcer,
+        *,
+        pool: Executor,
+        clock: Callable[[], float] = boottime,
+    ) -> None:
+        self._owner, self._reads, self._models, self._announcer = owner, reads, models, announcer
+        self._pool, self._clock = pool, clock
+        self._lock = threading.Lock()
+        self._running: set[tuple[JobId, int]] = set()
+
+    def due(self, job: Job) -> bool:
+        with self._lock:
+            return (job.id, job.generation) not in self._running
+
+    def step(self, job: Job) -> None:
+        key = (job.id, job.generation)
+        with self._lock:
+            if key in self._running:
+                return
+            self._running.add(key)
+        try:
+            self._pool.submit(self._work, job)
+        except RuntimeError:
+            # The process is shutting down; another owner takes the job when the lease has lapsed.
+            self._done(job)
+
+    def _work(self, job: Job) -> None:
+        with logs.bound(job_id=job.id, generation=job.generation, model=job.subject):
+            try:
+                self._install(job)
+            except (Replaced, StorageUnavailable) as error:
+                log.warning("install not completed here: %s", error.message)
+            except Exception:
+                log.exception("install")
+            finally:
+                self._done(job)
+
+    def _install(self, job: Job) -> None:
+        telling = _Telling(self._owner, job, self._clock)
+        try:
+            self._models.install(job.subject, telling.progress, telling.lost)
+        except (Replaced, StorageUnavailable):
+            raise
+        except OperationFailed as error:
+            if telling.lost():
+                raise Replaced(job_id=job.id) from None
+            self._owner.fail(job, error.cause, error.message, ended=True)
+        except LocalAIError as error:
+            self._owner.fail(job, Cause.BAD_CONFIG, error.message, ended=True)
+        except Exception as error:
+            log.exception("install")
+            self._owner.fail(job, Cause.INTERNAL, f"fetching failed inside the server: {error!r}", ended=True)
+        else:
+            self._owner.finish(job)
+        self._wake_load(job)
+
+    def _wake_load(self, job: Job) -> None:
+        waiting = self._reads.live(MODEL_LOAD, job.subject)
+        if waiting is not None:
+            self._announcer.tell((WakeControl(waiting.id, waiting.generation),))
+
+    def _done(self, job: Job) -> None:
+        with self._lock:
+            self._running.discard((job.id, job.generation))
+
+
+class _Telling:
+    """What a running install tells its row, and how it learns that it is not wanted any more."""
+
+    def __init__(self, owner: Owner, job: Job, clock: Callable[[], float]) -> None:
+        self._owner, self._job, self._clock = owner, job, clock
+        self._told_at = clock() - PROGRESS_INTERVAL_S
+        self._lost = False
+
+    def lost(self) -> bool:
+        """The job was cancelled, or its lease is over: stop, and write nothing."""
+        return self._lost or not self._owner.leases.valid(self._job.id, self._job.generation)
+
+    def progress(self, step: InstallProgress) -> None:
+        now = self._clock()
+        if now - self._told_at < PROGRESS_INTERVAL_S:
+            return
+        self._told_at = now
+        event = Progress(
+            generation=self._job.generation,
+            owner=self._owner.id,
+            bytes_done=step.bytes_done,
+            bytes_total=step.bytes_total,
+            file_index=step.file_index,
+            files_total=step.files_total,
+            message=step.file,
+        )
+        try:
+            self._owner.progress(self._job, event)
+        except Replaced:
+            self._lost = True
+        except StorageUnavailable:
+            log.debug("progress not told")

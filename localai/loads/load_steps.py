@@ -1,0 +1,204 @@
+"""What the owner of a cold load does next: get the bytes here, place, watch, finish or fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from localai import logs
+from localai.errors import BadInput, ModelNotFound, OperationFailed
+from localai.jobs.announce import Announcer
+from localai.jobs.event_rules import Finish, Place
+from localai.jobs.job import Job, State, Windows, after
+from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD
+from localai.jobs.operation_rules import Cause, OpState, Order
+from localai.jobs.owner import Owner
+from localai.jobs.ports import Intake, JobFilter, JobIntake, JobReads, NewJob
+from localai.jobs.requests import request
+from localai.loads.budget_rules import Budgets, bound, load_budget, silent
+from localai.loads.ports import LoadMoves, LoadPlan, LoadPlans, NotFinished, NotPlaced, Reservation
+from localai.placement.filters import Demand, Limits, NodeOffer
+from localai.placement.rules import NoRoom, Placement, place
+
+log = logs.get(__name__)
+
+
+class LoadSteps:
+    """`KindSteps` of ``model.load``. Holds nothing that the row and the agent's report could not give another owner."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        moves: LoadMoves,
+        plans: LoadPlans,
+        announcer: Announcer,
+        *,
+        reads: JobReads,
+        intake: JobIntake,
+        windows: Windows,
+        budgets: Budgets,
+        limits: Limits,
+        outdated: Callable[[], object],
+    ) -> None:
+        """``outdated`` has the processes stopped whose replicas a new revision has made unroutable."""
+        self._owner, self._moves, self._reads, self._intake, self._plans = owner, moves, reads, intake, plans
+        self._announcer, self._windows, self._budgets, self._limits = announcer, windows, budgets, limits
+        self._outdated = outdated
+
+    def due(self, job: Job) -> bool:
+        if job.op_generation is None or job.op_state in (OpState.READY, OpState.ENDED):
+            return True
+        return self._overdue(job) is not None
+
+    def step(self, job: Job) -> None:
+        if job.op_generation is None:
+            self._prepare(job)
+        elif job.op_state == OpState.READY:
+            self._finish(job)
+        elif job.op_state == OpState.ENDED:
+            self._fail_as_reported(job)
+        elif (overdue := self._overdue(job)) is not None:
+            cause, text = overdue
+            self._owner.fail(job, cause, text, ended=False)
+
+    # Before the order is sent
+
+    def _prepare(self, job: Job) -> None:
+        try:
+            plan = self._plans.plan(job.subject, job.revision)
+        except OperationFailed as error:
+            self._fail_early(job, error.cause, error.message)
+            return
+        except (ModelNotFound, BadInput) as error:
+            self._fail_early(job, Cause.BAD_CONFIG, error.message)
+            return
+        if plan.revision != job.revision:
+            text = f"the config of {job.subject} has changed since this load was asked for"
+            self._fail_early(job, Cause.REVISION_CHANGED, text)
+        elif plan.files is None:
+            self._fetch(job)
+        else:
+            self._place(job, plan, self._order(job, plan))
+
+    def _fetch(self, job: Job) -> None:
+        """Have the model's bytes brought here. The end of that job wakes this one; the sweep looks too."""
+        for child in self._reads.list(JobFilter(kind=MODEL_INSTALL, parent_id=job.id, limit=1)):
+            if child.state in (State.FAILED, State.CANCELLED):
+                self._fail_with_child(job, child)
+                return
+        new = NewJob(kind=MODEL_INSTALL, subject=job.subject, parent_id=job.id, revision=job.revision)
+        outcome, install = request(self._intake, self._announcer, new)
+        if outcome is Intake.HELD:
+            self._fail_with_child(job, install)
+
+    def _place(self, job: Job, plan: LoadPlan, order: Order) -> None:
+        demand = Demand(model=job.subject, size_bytes=plan.size_bytes, stages=bool(plan.files))
+
+        def choose(offers: Sequence[NodeOffer]) -> Placement | NoRoom:
+            return place(demand, offers, self._limits)
+
+        reservation = Reservation(backend=plan.backend, reserved_bytes=plan.size_bytes or 0, order=order.to_json())
+        placed = self._moves.place(job, self._owner.id, choose, reservation)
+        match placed:
+            case NoRoom():
+                self._no_room(job, placed)
+            case NotPlaced.OTHER_REVISION:
+                self._revise(job)
+            case NotPlaced.SLOT_TAKEN:
+                self._wait_or_fail(job, f"replica {job.slot} of {job.subject} is still being stopped")
+            case NotPlaced.REPLACED:
+                self._owner.let_go(job.id)
+            case Job():
+                log.info("placed", extra=logs.fields(node_id=placed.node_id, op_generation=placed.op_generation))
+                self._announcer.moved(Place, placed)
+
+    def _revise(self, job: Job) -> None:
+        """The config on disk is of this job's revision: it is the one that holds from now on."""
+        if job.revision is not None and self._moves.revise(job.subject, job.revision):
+            self._outdated()
+        self.step(job)
+
+    def _no_room(self, job: Job, refused: NoRoom) -> None:
+        cause = Cause.NO_ROOM if refused.nodes_serve else Cause.NO_NODE
+        text = refused.text(job.subject)
+        if refused.may_change:
+            self._wait_or_fail(job, text)
+        else:
+            self._fail_early(job, cause, text)
+
+    def _wait_or_fail(self, job: Job, text: str) -> None:
+        """Something is being stopped that may make room; for the length of a report window the sweep tries again."""
+        if job.started_at is None or job.read_at > after(job.started_at, self._windows.report_s):
+            self._fail_early(job, Cause.NO_ROOM, text)
+
+    def _order(self, job: Job, plan: LoadPlan) -> Order:
+        budget = load_budget(plan.size_bytes, self._budgets.pinned_load_s)
+        return Order(
+            job_id=job.id,
+            op_generation=job.generation,
+            kind=MODEL_LOAD,
+            model=job.subject,
+            slot=job.slot,
+            backend=plan.backend,
+            identity=plan.identity,
+            model_file=plan.model_file,
+            files=plan.files or (),
+            model_options=dict(plan.model_options),
+            file_fields=dict(plan.file_fields),
+            env=dict(plan.env),
+            deadline_s=self._budgets.max_duration_s,
+            install_timeout_s=self._budgets.install_s,
+            start_timeout_s=self._budgets.start_s,
+            load_timeout_s=budget.seconds,
+            load_timeout_reason=budget.reason,
+            stall_window_s=self._budgets.stall_s,
+        )
+
+    # While the agent works
+
+    def _finish(self, job: Job) -> None:
+        if not self._owner.leases.valid(job.id, job.generation):
+            self._owner.let_go(job.id)
+            return
+        finished = self._moves.finish(job, self._owner.id)
+        match finished:
+            case NotFinished.OTHER_REVISION:
+                text = f"the config of {job.subject} changed while it was loading"
+                self._owner.fail(job, Cause.REVISION_CHANGED, text, ended=False)
+            case NotFinished.OTHER_INCARNATION:
+                self._owner.fail(job, Cause.WORKER_RESTARTED, "the worker restarted before it served", ended=True)
+            case NotFinished.REPLACED:
+                self._owner.let_go(job.id)
+            case Job():
+                self._owner.leases.done(job.id)
+                log.info("loaded", extra=logs.fields(model=job.subject, node_id=job.node_id))
+                self._announcer.moved(Finish, finished)
+
+    def _fail_as_reported(self, job: Job) -> None:
+        error = job.op_error or {}
+        cause = str(error.get("cause") or Cause.OPERATION_KILLED)
+        text = str(error.get("message") or "the worker ended the operation")
+        self._owner.fail(job, cause, text, ended=True, detail=error or None)
+
+    def _overdue(self, job: Job) -> tuple[Cause, str] | None:
+        """The bound that a placed load has passed, as cause and text."""
+        quiet = silent(job, self._budgets, job.read_at)
+        if quiet is not None:
+            return Cause.WORKER_SILENT, quiet
+        limit = bound(job, self._budgets, load_budget(_size(job.args), self._budgets.pinned_load_s))
+        if limit is None or job.read_at <= limit.at:
+            return None
+        return (Cause.STAGING_STALLED if limit.stalled else Cause.BUDGET_OVER), limit.text
+
+    def _fail_with_child(self, job: Job, child: Job) -> None:
+        cause, text = child.error_cause or Cause.CHILD_FAILED, child.error or "the model's files could not be fetched"
+        self._fail_early(job, cause, text, {"job_id": child.id, **(child.error_detail or {})})
+
+    def _fail_early(self, job: Job, cause: str, text: str, detail: Mapping[str, Any] | None = None) -> None:
+        """Nothing was sent to a node: nothing can run."""
+        self._owner.fail(job, cause, text, ended=True, detail=detail)
+
+
+def _size(args: Mapping[str, Any]) -> int | None:
+    files = (args.get("order") or {}).get("files") or ()
+    return sum(int(file["size"]) for file in files) if files else None

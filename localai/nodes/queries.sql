@@ -1,0 +1,102 @@
+-- Nodes: one row for each name, one incarnation for each life of its agent.
+
+-- known_node --
+-- Held until the registration commits. A node is matched by its name and keeps its id.
+SELECT id, approved FROM nodes WHERE name = %(name)s FOR UPDATE;
+
+-- register_node --
+-- A new life of the agent: its number is drawn here, its reports begin at zero, its older credential ends.
+INSERT INTO nodes (id, name, node_type, status, approved, address, http_address, incarnation, report_seq,
+                   credential_hash, version, capability, labels, max_replicas_per_model, total_vram, available_vram,
+                   total_ram, available_ram, total_disk, available_disk, gpu_vendor, gpu_compute_capability,
+                   cpu_logical_cores, cpu_usage_percent, cpu_load_1, last_heartbeat)
+VALUES (%(id)s, %(name)s, %(node_type)s, %(status)s, %(approved)s, %(address)s, %(http_address)s, 1, 0,
+        %(credential_hash)s, %(version)s, %(capability)s, %(labels)s::jsonb, %(max_replicas)s, %(total_vram)s,
+        %(available_vram)s, %(total_ram)s, %(available_ram)s, %(total_disk)s, %(available_disk)s, %(gpu_vendor)s,
+        %(gpu_compute_capability)s, %(cpu_logical_cores)s, %(cpu_usage_percent)s, %(cpu_load_1)s, clock_timestamp())
+ON CONFLICT (name) DO UPDATE
+   SET node_type = EXCLUDED.node_type, status = EXCLUDED.status, status_at = clock_timestamp(),
+       approved = EXCLUDED.approved, address = EXCLUDED.address, http_address = EXCLUDED.http_address,
+       incarnation = nodes.incarnation + 1, report_seq = 0, credential_hash = EXCLUDED.credential_hash,
+       version = EXCLUDED.version, capability = EXCLUDED.capability, labels = nodes.labels || EXCLUDED.labels,
+       max_replicas_per_model = CASE WHEN nodes.max_replicas_set_by_admin THEN nodes.max_replicas_per_model
+                                     ELSE EXCLUDED.max_replicas_per_model END,
+       total_vram = COALESCE(EXCLUDED.total_vram, nodes.total_vram),
+       available_vram = COALESCE(EXCLUDED.available_vram, nodes.available_vram),
+       total_ram = COALESCE(EXCLUDED.total_ram, nodes.total_ram),
+       available_ram = COALESCE(EXCLUDED.available_ram, nodes.available_ram),
+       total_disk = COALESCE(EXCLUDED.total_disk, nodes.total_disk),
+       available_disk = COALESCE(EXCLUDED.available_disk, nodes.available_disk),
+       gpu_vendor = COALESCE(EXCLUDED.gpu_vendor, nodes.gpu_vendor),
+       gpu_compute_capability = COALESCE(EXCLUDED.gpu_compute_capability, nodes.gpu_compute_capability),
+       cpu_logical_cores = COALESCE(EXCLUDED.cpu_logical_cores, nodes.cpu_logical_cores),
+       cpu_usage_percent = EXCLUDED.cpu_usage_percent, cpu_load_1 = EXCLUDED.cpu_load_1,
+       last_heartbeat = clock_timestamp(), updated_at = clock_timestamp()
+RETURNING id, name, node_type, status, created_at, incarnation;
+
+-- beat_row --
+-- What a heartbeat is compared with.
+SELECT id, status, incarnation, last_heartbeat, total_vram, available_vram, total_ram, available_ram, total_disk,
+       available_disk, gpu_vendor, gpu_compute_capability, cpu_logical_cores, cpu_usage_percent, cpu_load_1,
+       clock_timestamp() AS now
+  FROM nodes WHERE id = %(id)s;
+
+-- write_beat --
+-- A figure the node could not read keeps its last value.
+UPDATE nodes
+   SET last_heartbeat = clock_timestamp(),
+       total_vram = COALESCE(%(total_vram)s, total_vram), available_vram = COALESCE(%(available_vram)s, available_vram),
+       total_ram = COALESCE(%(total_ram)s, total_ram), available_ram = COALESCE(%(available_ram)s, available_ram),
+       total_disk = COALESCE(%(total_disk)s, total_disk), available_disk = COALESCE(%(available_disk)s, available_disk),
+       gpu_vendor = COALESCE(%(gpu_vendor)s, gpu_vendor),
+       gpu_compute_capability = COALESCE(%(gpu_compute_capability)s, gpu_compute_capability),
+       cpu_logical_cores = COALESCE(%(cpu_logical_cores)s, cpu_logical_cores),
+       cpu_usage_percent = %(cpu_usage_percent)s, cpu_load_1 = %(cpu_load_1)s
+ WHERE id = %(id)s AND incarnation = %(incarnation)s
+RETURNING status;
+
+-- approve_node --
+-- An administrator lets the node in. A node that waited for it serves at once; any other keeps its status.
+UPDATE nodes
+   SET approved = true, status = CASE WHEN status = 'pending' THEN 'healthy' ELSE status END,
+       status_at = CASE WHEN status = 'pending' THEN clock_timestamp() ELSE status_at END,
+       updated_at = clock_timestamp()
+ WHERE id = %(id)s
+RETURNING id;
+
+-- deregister_node --
+-- The agent says that it ends. Row and approval stay.
+UPDATE nodes SET status = 'offline', status_at = clock_timestamp(), updated_at = clock_timestamp()
+ WHERE id = %(id)s AND (%(incarnation)s::bigint IS NULL OR incarnation = %(incarnation)s)
+RETURNING id;
+
+-- mark_silent --
+-- Nodes without a durable heartbeat for too long.
+UPDATE nodes SET status = 'offline', status_at = clock_timestamp(), updated_at = clock_timestamp()
+ WHERE status IN ('healthy', 'unhealthy')
+   AND last_heartbeat < clock_timestamp() - make_interval(secs => %(threshold)s)
+RETURNING id;
+
+-- mark_returned --
+-- Nodes that were given up and have been heard of since.
+UPDATE nodes SET status = 'healthy', status_at = clock_timestamp(), updated_at = clock_timestamp()
+ WHERE status IN ('offline', 'unhealthy') AND approved AND last_heartbeat > status_at
+   AND last_heartbeat >= clock_timestamp() - make_interval(secs => %(threshold)s)
+RETURNING id;
+
+-- credential --
+-- The hash of the node's own credential.
+SELECT credential_hash FROM nodes WHERE id = %(id)s;
+
+-- list_nodes --
+-- Nodes as people see them.
+SELECT n.*, coalesce(sum(r.reserved_bytes) FILTER (WHERE r.state <> 'loaded'), 0)::bigint AS reserved_vram,
+       (count(r.id) FILTER (WHERE r.state = 'loaded'))::int AS model_count
+  FROM nodes n LEFT JOIN replicas r ON r.node_id = n.id
+ WHERE (%(id)s::uuid IS NULL OR n.id = %(id)s)
+ GROUP BY n.id
+ ORDER BY n.name;
+
+-- raise_routing_version --
+-- The last statement of every transaction that changes routability.
+UPDATE routing_version SET v = v + 1 RETURNING v;

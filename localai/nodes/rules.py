@@ -1,0 +1,131 @@
+"""What a node is, which status it gets, and which heartbeats are worth a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from enum import StrEnum
+
+from localai.ids import NodeId
+
+#: Free memory or disk that moved less than this is no news: placement would not choose otherwise.
+MATERIAL_BYTES = 256 * 1024**2
+
+
+class Status(StrEnum):
+    """What a node may be used for."""
+
+    PENDING = "pending"  # registered, not approved: no orders, no requests
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+    OFFLINE = "offline"  # said so, or silent for too long; the row stays, with its approval
+    DRAINING = "draining"
+
+
+class NodeType(StrEnum):
+    BACKEND = "backend"
+    AGENT = "agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a node measures, in bytes and percent. None is a figure that could not be read: the last one stays."""
+
+    total_vram: int | None = None
+    available_vram: int | None = None
+    total_ram: int | None = None
+    available_ram: int | None = None
+    total_disk: int | None = None
+    available_disk: int | None = None
+    gpu_vendor: str | None = None
+    gpu_compute_capability: str | None = None
+    cpu_logical_cores: int | None = None
+    cpu_usage_percent: float | None = None
+    cpu_load_1: float | None = None
+
+    def named(self) -> dict[str, object]:
+        """Every figure by its name, None included."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What an agent says of itself when its incarnation begins."""
+
+    name: str
+    node_type: NodeType = NodeType.BACKEND
+    address: str | None = None
+    http_address: str | None = None
+    version: str | None = None
+    capability: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    max_replicas_per_model: int = 1
+    figures: Figures = field(default_factory=Figures)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatRow:
+    """The part of a node's row that a heartbeat is compared with. ``now`` is the database's clock."""
+
+    id: NodeId
+    status: Status
+    incarnation: int
+    last_heartbeat: datetime | None
+    figures: Figures
+    now: datetime
+
+
+#: Facts of the hardware: another value is an event.
+_FACTS = ("gpu_vendor", "total_vram", "total_disk")
+#: Figures that placement reads.
+_FREE = ("available_vram", "available_ram", "available_disk")
+
+
+def worth_writing(row: BeatRow, beat: Figures, checkpoint_s: float, *, first: bool) -> bool:
+    """Whether a heartbeat is written now or held back until the next checkpoint.
+
+    Compared with what was last *written*, so that a figure which walks away in small steps is written once it is far.
+    ``first``: this process has not seen the node before. A node that is not active needs every beat to come back.
+    """
+    if first or row.last_heartbeat is None or row.status != Status.HEALTHY:
+        return True
+    if (row.now - row.last_heartbeat).total_seconds() >= checkpoint_s:
+        return True
+    return any(_differs(row.figures, beat, name) for name in _FACTS) or any(
+        _moved(row.figures, beat, name) for name in _FREE
+    )
+
+
+def _differs(written: Figures, beat: Figures, name: str) -> bool:
+    value = getattr(beat, name)
+    return value is not None and value != getattr(written, name)
+
+
+def _moved(written: Figures, beat: Figures, name: str) -> bool:
+    before, now = getattr(written, name), getattr(beat, name)
+    return now is not None and (before is None or abs(now - before) > MATERIAL_BYTES)
+
+
+def status_at_registration(*, known: bool, approved: bool, approve: bool) -> tuple[Status, bool]:
+    """Status and approval of a node that registers: an approval, once given, outlives every restart."""
+    approved = (known and approved) or approve
+    return (Status.HEALTHY if approved else Status.PENDING), approved
+
+
+def automatic_labels(name: str, figures: Figures, max_replicas: int) -> dict[str, str]:
+    """Labels that the server sets itself, for selectors."""
+    labels = {"node.name": name, "node.replica-slots": str(max_replicas)}
+    if figures.gpu_vendor:
+        labels["gpu.vendor"] = figures.gpu_vendor
+    if figures.total_vram:
+        labels["gpu.vram"] = _vram_bucket(figures.total_vram)
+    return labels
+
+
+def _vram_bucket(size: int) -> str:
+    gib = size / 1024**3
+    for least, text in ((80, "80GB+"), (48, "48GB"), (24, "24GB"), (16, "16GB"), (8, "8GB")):
+        if gib >= least:
+            return text
+    return f"{round(gib)}GB"

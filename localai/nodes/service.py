@@ -1,0 +1,139 @@
+"""What agents and administrators do with nodes: register, beat, approve, leave, look."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from localai import logs
+from localai.bus.ports import Events
+from localai.bus.subjects import NODES_CHANGED, ROUTING_CHANGED
+from localai.errors import NotFound, Replaced
+from localai.ids import NodeId, is_uuid
+from localai.nodes.rules import Figures, Registration, worth_writing
+from localai.nodes.store import PgNodeStore
+from localai.nodes.views import NodeView
+
+log = logs.get(__name__)
+Moved = TypeVar("Moved")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """The answer to a registration. ``node_token`` is shown once: the database keeps its hash."""
+
+    id: str
+    name: str
+    node_type: str
+    status: str
+    created_at: datetime
+    incarnation: int
+    node_token: str
+
+
+class NodeService(Generic[Moved]):
+    """Nodes of the cluster. Every method raises StorageUnavailable."""
+
+    def __init__(
+        self,
+        store: PgNodeStore[Moved],
+        events: Events,
+        *,
+        tell_moved: Callable[[Moved], object],
+        checkpoint_s: float,
+        stale_after_s: float,
+        auto_approve: bool = False,
+        approve_names: Collection[str] = (),
+    ) -> None:
+        """``tell_moved`` is called after the commit for each job that a registration ended or confirmed."""
+        self._store, self._events, self._tell_moved = store, events, tell_moved
+        self._checkpoint_s, self._stale_after_s = checkpoint_s, stale_after_s
+        self._auto_approve, self._approve_names = auto_approve, frozenset(approve_names)
+        self._seen: set[NodeId] = set()
+
+    def register(self, registration: Registration) -> Registered:
+        """Begin a new life of an agent. The agent vouches that nothing of an older life runs any more."""
+        token = secrets.token_urlsafe(32)
+        approve = self._auto_approve or registration.name in self._approve_names
+        row = self._store.register(registration, _hash(token), approve=approve)
+        for moved in row.moved:
+            self._tell_moved(moved)
+        self._tell(row.id)
+        log.info(
+            "node registered",
+            extra=logs.fields(node=row.name, node_id=row.id, incarnation=row.incarnation, status=row.status),
+        )
+        return Registered(
+            id=row.id,
+            name=row.name,
+            node_type=row.node_type,
+            status=row.status,
+            created_at=row.created_at,
+            incarnation=row.incarnation,
+            node_token=token,
+        )
+
+    def heartbeat(self, node_id: str, incarnation: int | None, figures: Figures) -> str:
+        """The node's status. Raises NotFound, Replaced (another life of the agent speaks for this node)."""
+        row = self._store.beat_row(NodeId(node_id)) if is_uuid(node_id) else None
+        if row is None:
+            raise NotFound(f"node {node_id} is not registered")
+        if incarnation is not None and incarnation != row.incarnation:
+            raise Replaced("another life of this node's agent is registered", node_id=node_id)
+        first = row.id not in self._seen
+        if worth_writing(row, figures, self._checkpoint_s, first=first):
+            if not self._store.write_beat(row.id, row.incarnation, figures):
+                raise Replaced("another life of this node's agent is registered", node_id=node_id)
+            self._seen.add(row.id)
+        return row.status.value
+
+    def approve(self, node_id: str) -> NodeView:
+        """Let a node in; doing it again changes nothing. Raises NotFound."""
+        if not is_uuid(node_id) or not self._store.approve(NodeId(node_id)):
+            raise NotFound(f"there is no node {node_id}")
+        self._tell(NodeId(node_id))
+        found = self.get(node_id)
+        if found is None:
+            raise NotFound(f"there is no node {node_id}")
+        return found
+
+    def deregister(self, node_id: str, incarnation: int | None = None) -> None:
+        """The agent ends in good order: no requests and no orders from now on. Raises NotFound, Replaced."""
+        row = self._store.beat_row(NodeId(node_id)) if is_uuid(node_id) else None
+        if row is None:
+            raise NotFound(f"there is no node {node_id}")
+        if not self._store.deregister(row.id, incarnation):
+            raise Replaced("another life of this node's agent is registered", node_id=node_id)
+        self._tell(row.id)
+
+    def list(self) -> Sequence[NodeView]:
+        """Every node, by name."""
+        return self._store.list()
+
+    def get(self, node_id: str) -> NodeView | None:
+        found = self._store.list(NodeId(node_id)) if is_uuid(node_id) else []
+        return found[0] if found else None
+
+    def check_credential(self, node_id: str, token: str) -> bool:
+        """Whether this is the node's own credential, in constant time."""
+        stored = self._store.credential_hash(NodeId(node_id)) if is_uuid(node_id) else None
+        return hmac.compare_digest(_hash(token), stored or "")
+
+    def mark_stale(self) -> None:
+        """Give up nodes that are silent for too long, and take back those that were heard of since."""
+        for node_id in self._store.mark(self._stale_after_s):
+            log.info("node changed its status by its heartbeats", extra=logs.fields(node_id=node_id))
+            self._tell(node_id)
+
+    def _tell(self, node_id: NodeId) -> None:
+        self._events.publish(NODES_CHANGED, {"node_id": node_id})
+        self._events.publish(ROUTING_CHANGED, {})
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""How a node looks to people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """One node. Sizes are bytes, 0 where the node does not say."""
+
+    id: str
+    name: str
+    node_type: str
+    status: str
+    approved: bool
+    address: str
+    http_address: str
+    incarnation: int
+    version: str
+    total_vram: int
+    available_vram: int
+    reserved_vram: int
+    total_ram: int
+    available_ram: int
+    total_disk: int
+    available_disk: int
+    gpu_vendor: str
+    gpu_compute_capability: str
+    capability: str
+    cpu_logical_cores: int
+    cpu_usage_percent: float
+    cpu_load_1: float
+    labels: Mapping[str, str]
+    max_replicas_per_model: int
+    max_replicas_set_by_admin: bool
+    model_count: int
+    last_heartbeat: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """The node object of the API; the credential's hash is not part of it."""
+        body: dict[str, Any] = {
+            "id": self.id,
+            "name": self.name,
+            "node_type": self.node_type,
+            "address": self.address,
+            "http_address": self.http_address,
+            "status": self.status,
+            "version": self.version,
+            "incarnation": self.incarnation,
+            "total_vram": self.total_vram,
+            "available_vram": self.available_vram,
+            "reserved_vram": self.reserved_vram,
+            "total_ram": self.total_ram,
+            "available_ram": self.available_ram,
+            "total_disk": self.total_disk,
+            "available_disk": self.available_disk,
+            "gpu_vendor": self.gpu_vendor,
+            "gpu_compute_capability": self.gpu_compute_capability,
+            "cpu_logical_cores": self.cpu_logical_cores,
+            "cpu_usage_percent": self.cpu_usage_percent,
+            "cpu_load_1": self.cpu_load_1,
+            "max_replicas_per_model": self.max_replicas_per_model,
+            "max_replicas_per_model_manually_set": self.max_replicas_set_by_admin,
+            "vram_budget_manually_set": False,
+            "last_heartbeat": _text(self.last_heartbeat),
+            "created_at": _text(self.created_at),
+            "updated_at": _text(self.updated_at),
+            "model_count": self.model_count,
+            "in_flight_count": 0,
+        }
+        if self.capability:
+            body["capability"] = self.capability
+        if self.labels:
+            body["labels"] = dict(self.labels)
+        return body
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
