@@ -39,8 +39,8 @@ PING_INTERVAL_S = 10
 FLUSH_TIMEOUT_S = 2.0
 #: What still waits when the process ends gets this long to leave.
 LAST_FLUSH_S = 1.0
-#: Events kept while there is no connection; the oldest goes first.
-OUTBOX_LIMIT = 1000
+#: Messages that may wait to be sent, for a connection or for the bus thread in a burst; the oldest goes first.
+OUTBOX_LIMIT = 10_000
 
 
 @dataclass(eq=False, slots=True)
