@@ -10,7 +10,7 @@ import click
 from localai.cli import migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
-from localai.embedded import ports
+from localai.embedded import tcp_ports
 from localai.embedded.state_folder import StateFolder, admin_key, prepare
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
@@ -33,8 +33,8 @@ def command(settings: Settings, log_to_stderr: bool) -> None:
     warn(settings)
     folder = prepare(settings.state_dir or default_state_dir())
     if settings.port == 0:
-        settings = replace(settings, port=ports.draw())
-    ports.require_free(settings.address, settings.port, "--port")
+        settings = replace(settings, port=tcp_ports.draw())
+    tcp_ports.require_free(settings.address, settings.port, "--port")
     where = "LOCALAI_API_KEY" if settings.api_key else str(folder.api_key)
     # A given key is not written down: the folder may be shared with other frontends.
     settings = replace(settings, api_key=settings.api_key or (admin_key(folder, ""),))

@@ -13,7 +13,7 @@ import click
 from localai.cli import migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
-from localai.embedded import env_file, ports, servers
+from localai.embedded import env_file, servers, tcp_ports
 from localai.embedded.account import Account, server_account
 from localai.embedded.credentials import Credentials
 from localai.embedded.state_folder import StateFolder, admin_key, held, prepare
@@ -71,8 +71,8 @@ def _with_port(settings: Settings, servers_only: bool) -> Settings:
     if servers_only:
         return settings
     if settings.port == 0:
-        return replace(settings, port=ports.draw())
-    ports.require_free(settings.address, settings.port, "--port")
+        return replace(settings, port=tcp_ports.draw())
+    tcp_ports.require_free(settings.address, settings.port, "--port")
     return settings
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from localai.embedded import ports
+from localai.embedded import tcp_ports
 from localai.embedded.private_files import create_private, replace_private
 from localai.errors import StartRefused
 
@@ -50,11 +50,11 @@ class Credentials:
 SERVER_PORTS = ("postgres_port", "nats_port", "valkey_port")
 
 
-def draw(free: Callable[[int], bool] = ports.is_free) -> Credentials:
+def draw(free: Callable[[int], bool] = tcp_ports.is_free) -> Credentials:
     """New ports and secrets."""
-    postgres = ports.draw((), free)
-    nats = ports.draw((postgres,), free)
-    valkey = ports.draw((postgres, nats), free)
+    postgres = tcp_ports.draw((), free)
+    nats = tcp_ports.draw((postgres,), free)
+    valkey = tcp_ports.draw((postgres, nats), free)
     return Credentials(
         postgres_port=postgres,
         postgres_password=secrets.token_urlsafe(24),
@@ -70,10 +70,10 @@ def draw(free: Callable[[int], bool] = ports.is_free) -> Credentials:
 def _draw_worker_port(taken: tuple[int, ...], free: Callable[[int], bool]) -> int:
     """The agent's base port: its HTTP server takes the port below, its first model process the base itself."""
     near = {port + step for port in taken for step in (0, 1)}
-    return ports.draw(near, lambda port: free(port) and free(port - 1))
+    return tcp_ports.draw(near, lambda port: free(port) and free(port - 1))
 
 
-def load_or_draw(path: Path, free: Callable[[int], bool] = ports.is_free) -> Credentials:
+def load_or_draw(path: Path, free: Callable[[int], bool] = tcp_ports.is_free) -> Credentials:
     """What the file holds; where there is none, new ones, written before they are used. Raises StartRefused."""
     try:
         return parse(path.read_text(encoding="utf-8"), path)
@@ -102,13 +102,13 @@ def to_text(credentials: Credentials) -> str:
     return json.dumps(asdict(credentials), indent=2) + "\n"
 
 
-def with_free_ports(credentials: Credentials, free: Callable[[int], bool] = ports.is_free) -> Credentials:
+def with_free_ports(credentials: Credentials, free: Callable[[int], bool] = tcp_ports.is_free) -> Credentials:
     """The same secrets; a port that somebody else took meanwhile is drawn again."""
     kept = {name: getattr(credentials, name) for name in SERVER_PORTS}
     for name, port in kept.items():
         if not free(port):
             others = [*(p for n, p in kept.items() if n != name), credentials.worker_port, credentials.worker_port - 1]
-            kept[name] = ports.draw(others, free)
+            kept[name] = tcp_ports.draw(others, free)
     worker = credentials.worker_port
     # The base itself may still be held by a model process that the agent is about to end; the agent passes over it.
     if not free(worker - 1):

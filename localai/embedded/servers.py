@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from localai.embedded import binaries, credentials, nats, ports, postgres, valkey
+from localai.embedded import binaries, credentials, nats, postgres, tcp_ports, valkey
 from localai.embedded.account import Account
 from localai.embedded.children import Child
 from localai.embedded.credentials import SERVER_PORTS, Credentials
@@ -35,7 +35,7 @@ def settle_credentials(folder: StateFolder) -> Credentials:
 def _wait_for_ports(kept: Credentials) -> None:
     wanted = [getattr(kept, name) for name in SERVER_PORTS] + [kept.worker_port - 1]
     end = time.monotonic() + _LEFTOVER_LIMIT_S
-    while not all(ports.is_free(port) for port in wanted) and time.monotonic() < end:
+    while not all(tcp_ports.is_free(port) for port in wanted) and time.monotonic() < end:
         time.sleep(_LOOK_AGAIN_S)
 
 

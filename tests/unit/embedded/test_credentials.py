@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from localai.embedded import credentials, ports
+from localai.embedded import credentials, tcp_ports
 from localai.embedded.credentials import Credentials
 from localai.errors import StartRefused
 
@@ -81,7 +81,7 @@ def test_free_ports_stay(drawn: Credentials) -> None:
 
 def test_no_free_port_is_said_and_not_searched_for_ever() -> None:
     with pytest.raises(StartRefused, match="no free port"):
-        ports.draw((), lambda _: False)
+        tcp_ports.draw((), lambda _: False)
 
 
 @pytest.mark.parametrize(
