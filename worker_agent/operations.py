@@ -111,7 +111,7 @@ class Operations:
     def reject(self, key: Key, error: OperationError) -> None:
         """The grant cannot be used."""
         with self._locked():
-            self._put(rules.rejected(self._get(key), error))
+            self._put(rules.rejected(self._get(key), error, now=self._clock()))
 
     # What the operation's own thread says
 
@@ -372,7 +372,8 @@ class Operations:
         operation = self._find(key)
         if operation is not None:
             lives = (operation.process_instance or "") in self._processes
-            self._put(rules.settled(operation, thread_works=key in self._works, process_lives=lives))
+            works = key in self._works
+            self._put(rules.settled(operation, thread_works=works, process_lives=lives, now=self._clock()))
 
     def _named(self, request: StopRequest) -> _Live | None:
         if request.process_instance is not None:

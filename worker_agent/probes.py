@@ -6,6 +6,7 @@ import errno
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,8 @@ class ProbeServer:
     def close(self) -> None:
         """Stop listening. The loop is told on its own thread: closed under it, it would fail."""
         if self._thread.is_alive():
-            self._server.trigger.pull_trigger(partial(wasyncore.close_all, self._channels))
+            with suppress(OSError):  # it may have acted on the call before it was woken for it
+                self._server.trigger.pull_trigger(partial(wasyncore.close_all, self._channels))
             self._thread.join(_CLOSE_BOUND_S)
         else:
             self._server.close()

@@ -111,7 +111,7 @@ class BackendInstaller:
         try:
             while not _try_lock(descriptor):
                 errand.said("waiting for another install of this backend")
-                if errand.overdue:
+                if not errand.left_s:
                     raise OperationFailed(
                         Cause.BACKEND_INSTALL_FAILED,
                         f"another install of backend {name} did not end within {errand.order.install_timeout_s:g} s "

@@ -30,8 +30,8 @@ class Errand:
     work: Work
 
     @property
-    def overdue(self) -> bool:
-        return time.monotonic() > self.deadline
+    def left_s(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
 
 
 class RunsGroups(Protocol):
@@ -68,10 +68,10 @@ class Commands:
         )
         group = self.groups.run(launch, work=work)
         try:
-            while not work.wait_for(group.has_exited, _LOOK_S):
+            while not work.wait_for(group.has_exited, min(_LOOK_S, errand.left_s)):
                 for line in group.output.last_lines(1):
                     errand.said(line)
-                if errand.overdue:
+                if not errand.left_s:
                     raise OperationFailed(
                         Cause.BACKEND_INSTALL_FAILED,
                         f"installing backend {order.backend} took longer than {order.install_timeout_s:g} s "

@@ -65,6 +65,8 @@ class Operation:
     address: str | None = None
     identity: str | None = None
     error: OperationError | None = None
+    #: Since when nothing of it runs. Only a report sent later has said so.
+    ended_at: float = 0.0
 
     @property
     def key(self) -> tuple[str, int]:
@@ -109,6 +111,7 @@ def granted(
                 message=f"the grant arrived {now - sent_at:.1f} s after it was asked for; "
                 f"LOCALAI_WORKER_KILL_TTL allows {kill_ttl_s:g} s",
             ),
+            now=now,
         )
     return replace(
         operation,
@@ -119,11 +122,11 @@ def granted(
     )
 
 
-def rejected(operation: Operation, error: OperationError) -> Operation:
+def rejected(operation: Operation, error: OperationError, *, now: float) -> Operation:
     """A grant that cannot be used: nothing started, and the row learns it by the next report."""
     if operation.stage is not Stage.CLAIMING:
         return operation
-    return replace(operation, stage=Stage.ENDED, error=error)
+    return replace(operation, stage=Stage.ENDED, error=error, ended_at=now)
 
 
 def buried(operation: Operation) -> Operation:
@@ -163,30 +166,33 @@ def doomed(operation: Operation, error: OperationError) -> Operation:
             return operation
 
 
-def settled(operation: Operation, *, thread_works: bool, process_lives: bool) -> Operation:
+def settled(operation: Operation, *, thread_works: bool, process_lives: bool, now: float) -> Operation:
     """ENDED once nothing of the operation runs any more: neither its thread nor its process group."""
     if thread_works or process_lives:
         return operation
     match operation.stage:
         case Stage.ENDING:
-            return replace(operation, stage=Stage.ENDED)
+            return replace(operation, stage=Stage.ENDED, ended_at=now)
         case Stage.READY:
             error = OperationError(
                 cause=Cause.PROCESS_ENDED, message="the model process ended before its load was committed"
             )
-            return replace(operation, stage=Stage.ENDED, error=error)
+            return replace(operation, stage=Stage.ENDED, error=error, ended_at=now)
         case _:
             return operation
 
 
 def answered(operation: Operation, answer: Answer, *, sent_at: float) -> Operation:
-    """The row's answer to a report. A renewal counts from the moment the report was sent."""
+    """The row's answer to a report. A renewal counts from the moment the report was sent.
+
+    An end is acknowledged only by the answer to a report that said it: an older one may be under way.
+    """
     match answer, operation.stage:
         case Answer.KEEP, Stage.WORKING:
             return replace(operation, kept_at=max(operation.kept_at, sent_at))
         case Answer.COMPLETE, Stage.READY:
             return replace(operation, stage=Stage.COMPLETE)
-        case ((Answer.COMPLETE | Answer.STOP), Stage.ENDED):
+        case ((Answer.COMPLETE | Answer.STOP), Stage.ENDED) if sent_at > operation.ended_at:
             return replace(operation, stage=Stage.GONE)
         case Answer.STOP, _:
             return doomed(operation, OperationError(cause=Cause.CANCELLED, message="its job row asked for the end"))

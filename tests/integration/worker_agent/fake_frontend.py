@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class FakeFrontend:
         self.orders: dict[Key, Order] = {}
         self.answers: dict[Key, Answer] = {}
         #: Otherwise an operation that is READY completes and one that ended is told to stop.
-        self.verdict: Verdict = lambda report: _natural(report)
+        self.verdict: Verdict = _natural
         self.stop_processes: tuple[str, ...] = ()
         self.registrations: list[dict[str, Any]] = []
         self.heartbeats: list[dict[str, Any]] = []
@@ -66,7 +67,8 @@ class FakeFrontend:
     def close(self) -> None:
         """Stop listening: connections are refused from now on."""
         if self._thread.is_alive():
-            self._server.trigger.pull_trigger(partial(wasyncore.close_all, self._server._map))
+            with suppress(OSError):  # it may have acted on the call before it was woken for it
+                self._server.trigger.pull_trigger(partial(wasyncore.close_all, self._server._map))
             self._thread.join(LIMIT_S)
             self._server.task_dispatcher.shutdown(timeout=1)
 
@@ -101,9 +103,9 @@ class FakeFrontend:
     def _said(self, order: Order, state: OpState) -> Iterator[OperationReport]:
         for report in self.reports:
             for operation in report.operations:
-                if (operation.job_id, operation.op_generation) == (order.job_id, order.op_generation):
-                    if operation.op_state is state:
-                        yield operation
+                key = (operation.job_id, operation.op_generation)
+                if key == (order.job_id, order.op_generation) and operation.op_state is state:
+                    yield operation
 
     def _app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         length = int(environ.get("CONTENT_LENGTH") or 0)
