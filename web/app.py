@@ -1,0 +1,151 @@
+"""The Flask application of one web process: routes, who may call them, and what their errors look like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from localai import logs
+from localai.errors import BadInput, LocalAIError, NotAuthenticated, NotFound
+from web import access, errors, request_log, services
+from web.admin import jobs as admin_jobs
+from web.admin import models as admin_models
+from web.admin import nodes as admin_nodes
+from web.node import files as node_files
+from web.node import heartbeat as node_heartbeat
+from web.node import jobs as node_jobs
+from web.node import register as node_register
+from web.openai import chat as openai_chat
+from web.openai import models as openai_models
+from web.pages import routes as pages
+from web.probes import blueprint as probes
+
+log = logs.get(__name__)
+
+MIB = 1024 * 1024
+
+BLUEPRINTS = (
+    probes,
+    pages.blueprint,
+    openai_chat.blueprint,
+    openai_models.blueprint,
+    admin_jobs.blueprint,
+    admin_models.blueprint,
+    admin_nodes.blueprint,
+    node_register.blueprint,
+    node_heartbeat.blueprint,
+    node_jobs.blueprint,
+    node_files.blueprint,
+)
+
+_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+def create_app() -> Flask:
+    """The application gunicorn serves. Called in each web process, after the fork."""
+    from web.wiring import build_services  # late: tests of the routes need neither queue nor database
+
+    built = build_services()
+    app = make_app(built)
+    built.start()
+    return app
+
+
+def make_app(built: services.Services) -> Flask:
+    """The application over services that are not started."""
+    app = Flask(__name__, static_folder=None)
+    app.config["BODY_LIMIT_BYTES"] = built.settings.upload_limit_mb * MIB
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.json.ensure_ascii = False  # type: ignore[attr-defined]
+    # A model's name may hold what looks like a folder: `org/name` and `org//name` are two names.
+    app.url_map.merge_slashes = False
+    services.install(app, built)
+    request_log.install(app)
+    access.check_access(app, built.keys)
+    for blueprint in BLUEPRINTS:
+        app.register_blueprint(blueprint)
+    app.after_request(_harden)
+    app.register_error_handler(LocalAIError, _refuse)
+    app.register_error_handler(HTTPException, _refuse_http)
+    app.register_error_handler(Exception, _fail)
+    return app
+
+
+def _harden(response: Response) -> Response:
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    if response.mimetype == "text/html":
+        response.headers.setdefault("Content-Security-Policy", _POLICY)
+        response.headers.setdefault("Referrer-Policy", "no-referrer")
+    return response
+
+
+def _refuse(error: LocalAIError) -> Response:
+    """An error of ours, in the shape of the surface that was asked."""
+    row = errors.row_of(error)
+    if row.status >= 500:
+        log.warning(
+            "%s: %s", type(error).__name__, error.message, extra=logs.fields(request_id=request_log.request_id())
+        )
+    headers = {}
+    if isinstance(error, NotAuthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    retry_after = errors.retry_after_of(error)
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
+    return _answer(_body(error), row.status, headers)
+
+
+def _body(error: LocalAIError) -> Mapping[str, Any]:
+    if request.path.startswith("/api/node/"):
+        return errors.node_body(error)
+    if request.path == "/api/nodes" or request.path.startswith("/api/nodes/"):
+        return errors.node_admin_body(error)
+    return errors.openai_body(error, admin=request.path.startswith("/api/"))
+
+
+def _refuse_http(error: HTTPException) -> Response:
+    """What the routing itself refuses: no such address, no such method."""
+    status = error.code or 500
+    if status == 404 and request.accept_mimetypes.accept_html and "text/html" in request.headers.get("Accept", ""):
+        return pages.page("not_found.html", 404)
+    if status == 404:
+        return _refuse(NotFound(f"there is nothing at {request.path}"))
+    if status == 400:
+        return _refuse(BadInput("request", "", "", f"the request cannot be read: {error.description}"))
+    inner = {"message": error.description or error.name, "type": "invalid_request_error", "code": _code_of(error)}
+    if request.path.startswith("/api/node/"):
+        return _answer({"error": inner["message"]}, status, _allowed(error))
+    return _answer({"error": {**inner, "param": None}}, status, _allowed(error))
+
+
+def _code_of(error: HTTPException) -> str:
+    return error.name.lower().replace(" ", "_")
+
+
+def _allowed(error: HTTPException) -> dict[str, str]:
+    methods = getattr(error, "valid_methods", None)
+    return {"Allow": ", ".join(methods)} if methods else {}
+
+
+def _fail(error: Exception) -> Response:
+    """A fault of ours. The log has it; the caller gets the id to search for."""
+    wanted = request_log.request_id()
+    log.exception("a request failed", extra=logs.fields(request_id=wanted, path=request.path))
+    return _refuse_fault(f"a fault of the server; its log has the details under request id {wanted}")
+
+
+def _refuse_fault(message: str) -> Response:
+    row = errors.FAULT
+    if request.path.startswith("/api/node/"):
+        return _answer({"error": message}, row.status, {})
+    inner = {"message": message, "type": row.type, "code": row.code, "param": None}
+    return _answer({"error": inner}, row.status, {})
+
+
+def _answer(body: Mapping[str, Any], status: int, headers: Mapping[str, str]) -> Response:
+    text = json.dumps(body, ensure_ascii=False) + "\n"
+    return Response(text, status=status, mimetype="application/json", headers=dict(headers))

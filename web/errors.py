@@ -1,0 +1,197 @@
+"""What does a caller see of an error: one table from the class of the error to status, code, type and Retry-After.
+
+`docs/reference/errors.md` is made from it. No text of an error decides anything, and no text of the database, of the
+queue or of a fault of ours reaches a caller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localai import errors
+from localai.errors import LocalAIError
+from localai.jobs.operations import WorkerMustDrop
+
+
+class ModelDisabled(errors.NotAuthorized):
+    """The model is switched off in its config."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one class of error is shown."""
+
+    status: int
+    code: str
+    type: str
+    meaning: str
+    #: Seconds a caller should wait; None where repeating the same request is no use, or the error brings its own.
+    retry_after_s: int | None = None
+    #: Whether the error's own text is shown; otherwise only the docstring of its class.
+    own_text: bool = True
+
+
+_INVALID = "invalid_request_error"
+_UNAVAILABLE = "service_unavailable"
+
+TABLE: dict[type[LocalAIError], Row] = {
+    errors.BadInput: Row(
+        400, "invalid_value", _INVALID, "The body or the query cannot be used; `param` names the field."
+    ),
+    errors.BodyTooLarge: Row(413, "request_too_large", _INVALID, "The body is larger than `LOCALAI_UPLOAD_LIMIT`."),
+    errors.NotAuthenticated: Row(401, "invalid_api_key", _INVALID, "No key, or a wrong one."),
+    errors.NotAuthorized: Row(403, "not_allowed", "authorization_error", "The key may not do this."),
+    ModelDisabled: Row(403, "model_disabled", _INVALID, "The model's config says `disabled: true`."),
+    errors.NotFound: Row(404, "not_found", "not_found_error", "Nothing of that name, id or address."),
+    errors.ModelNotFound: Row(404, "model_not_found", _INVALID, "No config of that name; `GET /v1/models` lists them."),
+    errors.ModelLoading: Row(
+        503,
+        "model_loading",
+        "model_loading",
+        "The load goes on and takes longer than `LOCALAI_MODEL_LOAD_WAIT`; `loading` says how far it is. "
+        "`Retry-After` is 5 to 300 seconds.",
+    ),
+    errors.ModelHeld: Row(
+        503,
+        "model_load_failed",
+        "model_load_failed",
+        "The last load failed with this cause. `Retry-After` is when the next one may begin.",
+    ),
+    errors.Replaced: Row(409, "replaced", "conflict_error", "Somebody else owns this now; read it again."),
+    WorkerMustDrop: Row(409, "refused", "conflict_error", "An agent claimed an operation that must not start."),
+    errors.StorageUnavailable: Row(
+        503, "storage_unavailable", _UNAVAILABLE, "The database refused or did not answer in time.", 5, own_text=False
+    ),
+    errors.NoRoute: Row(503, "node_absent", _UNAVAILABLE, "No agent listens for the node.", 10),
+    errors.NodeQuiet: Row(504, "node_quiet", _UNAVAILABLE, "The agent did not answer in time; nothing is known.", 10),
+    errors.NodeUnreachable: Row(
+        503, "node_unreachable", _UNAVAILABLE, "The bus gave no answer; nothing is known about the node.", 10
+    ),
+    errors.WorkerRefused: Row(502, "worker_refused", "server_error", "The agent's own word."),
+    errors.BackendUnavailable: Row(
+        503, "backend_unavailable", _UNAVAILABLE, "The connection to the model process broke, twice.", 5
+    ),
+    errors.ModelGone: Row(503, "backend_unavailable", _UNAVAILABLE, "The model process lost its model, twice.", 5),
+    errors.WrongModel: Row(503, "backend_unavailable", _UNAVAILABLE, "The process holds another model, twice.", 5),
+    errors.BackendBusy: Row(503, "backend_busy", _UNAVAILABLE, "The model process is full.", 5),
+    errors.BackendDeadline: Row(504, "backend_timeout", "server_error", "The call took longer than its deadline."),
+    errors.BackendUnimplemented: Row(501, "not_implemented", _INVALID, "The model's backend does not offer this call."),
+    errors.BackendRejected: Row(
+        400, "backend_rejected", _INVALID, "The backend cannot serve this request; its own text."
+    ),
+    errors.BackendError: Row(500, "server_error", "server_error", "The backend answered with an error; its own text."),
+    errors.CallCancelled: Row(499, "client_closed_request", _INVALID, "The client left; nobody reads this."),
+    errors.OperationFailed: Row(500, "operation_failed", "server_error", "Work on a node or in a job failed."),
+    errors.BadSetting: Row(500, "server_error", "server_error", "A setting cannot be used.", own_text=False),
+    errors.StartRefused: Row(500, "server_error", "server_error", "The process cannot start.", own_text=False),
+    LocalAIError: Row(
+        500, "server_error", "server_error", "A fault of ours; the log has it by request id.", own_text=False
+    ),
+}
+
+#: What is shown for anything that is no error of ours.
+FAULT = TABLE[LocalAIError]
+
+
+def row_of(error: LocalAIError) -> Row:
+    """The row of an error's class, or of the nearest class above it."""
+    return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+
+
+def text_of(error: LocalAIError) -> str:
+    """What a caller may read of an error."""
+    if row_of(error).own_text:
+        return error.message
+    return (type(error).__doc__ or LocalAIError.__doc__ or "").strip()
+
+
+def retry_after_of(error: LocalAIError) -> int | None:
+    """Whole seconds for the `Retry-After` header; None where there is none."""
+    own = getattr(error, "retry_after_s", None)
+    return row_of(error).retry_after_s if own is None else max(1, int(own))
+
+
+def openai_body(error: LocalAIError, *, admin: bool = False) -> dict[str, Any]:
+    """The error envelope of the OpenAI API; `admin` routes say more exactly what a missing key means."""
+    row = row_of(error)
+    kind = "authentication_error" if admin and isinstance(error, errors.NotAuthenticated) else row.type
+    inner: dict[str, Any] = {"message": text_of(error), "type": kind, "code": row.code}
+    inner["param"] = error.field if isinstance(error, errors.BadInput) and error.field else None
+    body: dict[str, Any] = {"error": inner}
+    if isinstance(error, errors.ModelLoading | errors.ModelHeld):
+        body["loading"] = error.loading
+    return body
+
+
+def node_admin_body(error: LocalAIError) -> dict[str, Any]:
+    """The envelope of `/api/nodes`: the code is the status."""
+    body = openai_body(error, admin=True)
+    row = row_of(error)
+    if row.status not in (401, 403):
+        body["error"] |= {"type": "node_error", "code": row.status}
+    return body
+
+
+def node_body(error: LocalAIError) -> dict[str, Any]:
+    """What agents read: a plain text, and for a refused claim the state of the job."""
+    body: dict[str, Any] = {"error": text_of(error)}
+    if isinstance(error, WorkerMustDrop):
+        body["state"] = error.state
+    return body
+
+
+def stream_body(error: LocalAIError) -> dict[str, Any]:
+    """The event of a stream that has begun: its status is 200 already."""
+    return {"error": {"message": text_of(error), "type": "server_error", "code": "server_error", "param": None}}
+
+
+def errors_page() -> str:
+    """The text of `docs/reference/errors.md`."""
+    lines = [
+        "# Errors",
+        "",
+        "Made by `python -m web.errors --write docs/reference/errors.md`; do not edit. The body is the envelope of the",
+        'OpenAI API, `{"error": {"message", "type", "code", "param"}}`; `model_loading` and `model_load_failed` add a',
+        "top-level `loading` object, the same as `GET /api/models/{id}/load-status`. Routes below `/api/nodes` put the",
+        "status into `code` and `node_error` into `type`; routes below `/api/node/` answer agents with",
+        '`{"error": "<text>"}`.',
+        "Every answer carries `X-Request-Id`, and the log has the request under it. `Retry-After` is in whole seconds.",
+        "",
+        "A stream that has begun ends with one event that holds an envelope of type and code `server_error`, then",
+        "`data: [DONE]`.",
+        "",
+        "| status | code | type | Retry-After | when |",
+        "|---|---|---|---|---|",
+    ]
+    own = {errors.ModelLoading: "its own", errors.ModelHeld: "its own"}
+    shown = set()
+    for kind, row in sorted(TABLE.items(), key=lambda item: (item[1].status, item[1].code)):
+        wait = own.get(kind) or (str(row.retry_after_s) if row.retry_after_s else "")
+        line = f"| {row.status} | `{row.code}` | `{row.type}` | {wait} | {row.meaning} |"
+        if line not in shown:
+            lines.append(line)
+        shown.add(line)
+    return "\n".join(lines) + "\n"
+
+
+def _main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m web.errors")
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("--check", type=Path)
+    group.add_argument("--write", type=Path)
+    options = parser.parse_args(argv)
+    if options.write:
+        options.write.write_text(errors_page(), encoding="utf-8")
+        return 0
+    if options.check.read_text(encoding="utf-8") != errors_page():
+        sys.stderr.write(f"{options.check} is stale: run `python -m web.errors --write {options.check}`\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

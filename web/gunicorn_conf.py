@@ -1,0 +1,91 @@
+from gevent import monkey
+
+monkey.patch_all()
+
+"""How gunicorn runs the web processes: `python -m gunicorn -c <this file> 'web.app:create_app()'`.
+
+The order is measured: sockets patched, then gRPC's gevent mode, then psycopg2's wait callback, then the application.
+Everything that holds a connection is made after the fork.
+"""
+
+import sys  # noqa: E402
+from typing import Any  # noqa: E402
+
+import gevent  # noqa: E402
+from grpc.experimental.gevent import init_gevent  # type: ignore[import-not-found]  # noqa: E402
+
+init_gevent()
+
+from localai import logs  # noqa: E402
+from localai.db.gevent_wait import install_wait_callback  # noqa: E402
+from localai.errors import BadSetting, StorageUnavailable  # noqa: E402
+from localai.settings import Settings  # noqa: E402
+from web.frontend_note import FrontendNote, hand_over  # noqa: E402
+
+install_wait_callback()
+
+try:
+    _settings = Settings.load()
+except BadSetting as error:
+    sys.exit(error.message)
+
+logs.configure(_settings.log_level, "web")
+_log = logs.get("web.gunicorn")
+
+#: How long ending the row of a dead worker may take; its lease ends it otherwise.
+_END_ROW_LIMIT_S = 5.0
+
+_host = f"[{_settings.address}]" if ":" in _settings.address else _settings.address
+bind = f"{_host}:{_settings.port}"
+workers = _settings.web_workers
+worker_class = "gevent"
+# A thousand requests may wait for one model, and as many connections be kept alive, while others are served.
+worker_connections = 4000
+backlog = 4096
+preload_app = False
+# One path for every instance of a user, and a thread in the master.
+control_socket_disable = True
+# Clients keep connections for a minute; a server that closes earlier races with their next request.
+keepalive = 75
+timeout = 60
+# Streams that are under way when the process is told to stop get this long.
+graceful_timeout = 10
+# One line for each request is written by `web.request_log`.
+accesslog = None
+errorlog = "-"
+loglevel = _settings.log_level
+proc_name = "localai-web"
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Give the worker a note that survives it."""
+    worker.frontend_note = FrontendNote()
+    hand_over(worker.frontend_note)
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """End the row of a worker that is gone, so that nobody waits for it. Beside the master: it forks the next one."""
+    gevent.spawn(_end_row, worker.frontend_note)
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    """In the worker itself: close what it holds."""
+    extensions = getattr(getattr(worker, "wsgi", None), "extensions", {})
+    built = extensions.get("localai")
+    if built is not None:
+        with gevent.Timeout(_END_ROW_LIMIT_S, False):  # type: ignore[arg-type]  # False: leave the block silently
+            built.close()
+
+
+def _end_row(note: FrontendNote) -> None:
+    frontend_id = note.read()
+    note.close()
+    if frontend_id is None:
+        return
+    from web.wiring import end_frontend
+
+    try:
+        with gevent.Timeout(_END_ROW_LIMIT_S, False):  # type: ignore[arg-type]  # False: leave the block silently
+            end_frontend(_settings, frontend_id)
+    except StorageUnavailable as error:
+        _log.warning("the row of a dead web process stays until its lease ends: %s", error.message)

@@ -1,0 +1,112 @@
+"""Who asks: the static admin keys in every form clients send them, and the credentials of nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from werkzeug.datastructures import Headers
+
+from localai.clock import boottime
+from localai.errors import NotAuthenticated, NotFound
+from localai.ids import NodeId, is_uuid
+
+#: How long a node's credential is believed without asking the row again. An agent sends several calls a second.
+CREDENTIAL_AGE_S = 5.0
+#: More nodes than this have their credential read more often.
+_CACHE_LIMIT = 10_000
+
+
+class Keys:
+    """The static admin keys. Only their digests are kept, and a comparison takes the same time for every key."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._digests = tuple(_digest(key) for key in keys if key)
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def accept(self, key: str) -> bool:
+        """Whether this is one of the keys."""
+        shown = _digest(key)
+        found = False
+        for digest in self._digests:
+            found |= hmac.compare_digest(digest, shown)
+        return found
+
+
+def presented_keys(headers: Headers, cookies: Mapping[str, str]) -> Iterator[str]:
+    """Every key a request shows, in the order they are tried."""
+    authorization = headers.get("Authorization", "").strip()
+    if authorization:
+        yield bearer(headers)
+        yield authorization
+    for name in ("x-api-key", "xi-api-key"):
+        if value := headers.get(name):
+            yield value
+    if value := cookies.get("token"):
+        yield value
+
+
+def bearer(headers: Headers) -> str:
+    """The token of an `Authorization: Bearer` header, or the raw value of one without a scheme."""
+    scheme, _, rest = headers.get("Authorization", "").strip().partition(" ")
+    return rest.strip() if scheme.lower() == "bearer" and rest else scheme
+
+
+class Nodes(Protocol):
+    """What the rows say about nodes."""
+
+    def check_credential(self, node_id: NodeId, token: str) -> bool: ...
+    def get(self, node_id: NodeId) -> object | None: ...
+
+
+class NodeKeys:
+    """The registration token and the per-node credentials."""
+
+    def __init__(self, nodes: Nodes, registration_token: str, *, clock: Callable[[], float] = boottime) -> None:
+        self._nodes, self._clock = nodes, clock
+        self._token = registration_token
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, bytes], float] = {}
+
+    def is_registration_token(self, token: str) -> bool:
+        """Whether a worker may register with this token; any token does where none is set."""
+        return not self._token or hmac.compare_digest(_digest(self._token), _digest(token))
+
+    def require_registration(self, *tokens: str) -> None:
+        """Every place a registration shows the token in must show the right one. Raises NotAuthenticated."""
+        if not all(self.is_registration_token(token) for token in tokens):
+            raise NotAuthenticated("the registration token is wrong: set LOCALAI_REGISTRATION_TOKEN on the worker")
+
+    def require_node(self, node_id: str, token: str, *, registration_token_too: bool = False) -> NodeId:
+        """The node a token belongs to. Raises NotFound for an unknown node, NotAuthenticated for a wrong token."""
+        node = NodeId(node_id)
+        if registration_token_too and self._token and self.is_registration_token(token):
+            return node
+        if not is_uuid(node_id):
+            raise NotFound("no such node")
+        if not self._remembers(node, token):
+            self._ask(node, token)
+        return node
+
+    def _ask(self, node: NodeId, token: str) -> None:
+        if not self._nodes.check_credential(node, token):
+            if self._nodes.get(node) is None:
+                raise NotFound("no such node")
+            raise NotAuthenticated("the credential of this node is wrong: it is part of the answer to its registration")
+        with self._lock:
+            if len(self._known) >= _CACHE_LIMIT:
+                self._known.clear()
+            self._known[(node, _digest(token))] = self._clock() + CREDENTIAL_AGE_S
+
+    def _remembers(self, node: NodeId, token: str) -> bool:
+        with self._lock:
+            return self._known.get((node, _digest(token)), 0.0) > self._clock()
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,33 @@
+"""POST /api/node/<id>/heartbeat: the node is there, and what it has left. GET .../models: what its rows say."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify, request
+
+from web.access import Access, open_to
+from web.body import read_json_object
+from web.identity import bearer
+from web.schemas.nodes import read_heartbeat
+from web.services import services
+
+blueprint = Blueprint("node_heartbeat", __name__)
+
+
+@blueprint.post("/api/node/<node_id>/heartbeat")
+@open_to(Access.NODE)
+def heartbeat(node_id: str) -> Response:
+    """404 for an unknown node, 409 for a life of the agent that was replaced.
+
+    The registration token is accepted too: an agent that was replaced has lost its credential and must learn it.
+    """
+    node = services().node_keys.require_node(node_id, bearer(request.headers), registration_token_too=True)
+    incarnation, figures = read_heartbeat(read_json_object(empty=True))
+    status = services().nodes.heartbeat(node, incarnation, figures)
+    return jsonify({"message": "heartbeat received", "status": status})
+
+
+@blueprint.get("/api/node/<node_id>/models")
+@open_to(Access.NODE)
+def models(node_id: str) -> Response:
+    node = services().node_keys.require_node(node_id, bearer(request.headers), registration_token_too=True)
+    return jsonify([replica.to_json() for replica in services().replicas.list_for_node(node)])

@@ -1,0 +1,138 @@
+"""POST /v1/chat/completions: check, convert, have a replica answer, whole or streamed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from flask import Blueprint, Response, jsonify, request
+
+from localai import logs
+from localai.errors import CallCancelled, LocalAIError, ModelNotFound
+from localai.ids import new_id
+from localai.inference.convert import predict_options, token_limit
+from localai.inference.streams import AnswerReader, whole
+from localai.models.config import ModelConfig
+from web.access import Access, open_to
+from web.body import read_json_object
+from web.client_watch import ClientWatch
+from web.errors import ModelDisabled, stream_body
+from web.openai.answers import DONE, Chunks, Head, completion, sse, usage_of
+from web.openai.defaults import chat_defaults
+from web.request_log import note, request_id
+from web.schemas.chat import ChatCall, read_chat
+from web.services import services
+from web.serving import AnswerStream
+
+log = logs.get(__name__)
+
+blueprint = Blueprint("openai_chat", __name__)
+
+
+@blueprint.post("/v1/chat/completions")
+@blueprint.post("/chat/completions")
+@open_to(Access.USER)
+def chat_completions() -> Response:
+    call = read_chat(read_json_object(), request_id())
+    note(model=call.model)
+    config = usable_config(call.model)
+    defaults = chat_defaults(config)
+    options = predict_options(call.request, defaults)
+    limit = token_limit(call.request, defaults)
+    watch = ClientWatch.of(request.environ)
+    answering = _Answering(
+        call=call,
+        limit=limit,
+        head=Head(id=new_id(), created=int(time.time()), model=call.model),
+        timings="Extra-Usage" in request.headers,
+    )
+    if call.stream:
+        try:
+            stream = services().serving.stream(config, options, watch)
+        except BaseException:
+            watch.close()
+            raise
+        return _streamed(answering, stream)
+    with watch:
+        answer = services().serving.predict(config, options, watch)
+    reader = AnswerReader()
+    part = whole([reader.read(answer.reply), reader.rest()])
+    reason = reader.finish_reason(answer.finish_reason, limit)
+    usage = usage_of(reader.usage(), timings=answering.timings)
+    return _named(jsonify(completion(answering.head, part, reason, usage)), answer.node_id)
+
+
+def usable_config(model: str) -> ModelConfig:
+    """The config of a model. Raises ModelNotFound or ModelDisabled; never loads anything."""
+    config = services().configs.get(model)
+    if config is None:
+        raise ModelNotFound(model)
+    if config.disabled:
+        raise ModelDisabled(f"the model {model!r} is switched off in its config")
+    return config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answering:
+    """What an answer needs to know of its request."""
+
+    call: ChatCall
+    limit: int
+    head: Head
+    timings: bool
+
+
+def _streamed(answering: _Answering, stream: AnswerStream) -> Response:
+    response = Response(_Body(answering, stream), mimetype="text/event-stream")
+    response.headers["Cache-Control"] = "no-cache"
+    # A proxy that gathers the events would undo the streaming.
+    response.headers["X-Accel-Buffering"] = "no"
+    return _named(response, stream.node_id)
+
+
+def _named(response: Response, node_id: str) -> Response:
+    if services().settings.expose_node_header:
+        response.headers["X-LocalAI-Node"] = node_id
+    return response
+
+
+class _Body:
+    """The bytes of a streamed answer. A class and not a generator: `close` must run even if nothing was read."""
+
+    def __init__(self, answering: _Answering, stream: AnswerStream) -> None:
+        self._stream = stream
+        self._events = _events(answering, stream)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._events
+
+    def close(self) -> None:
+        try:
+            self._events.close()
+        finally:
+            self._stream.close()
+
+
+def _events(answering: _Answering, stream: AnswerStream) -> Generator[bytes]:
+    chunks, reader = Chunks(answering.head), AnswerReader()
+    first = chunks.role()
+    try:
+        for reply in stream:
+            part = reader.read(reply)
+            if part:
+                yield first + chunks.part(part)
+                first = b""
+        if rest := reader.rest():
+            yield first + chunks.part(rest)
+            first = b""
+        reason = reader.finish_reason(stream.finish_reason(), answering.limit)
+        last = first + chunks.finish(reason)
+        if answering.call.include_usage:
+            last += chunks.usage(usage_of(reader.usage(), timings=answering.timings))
+        yield last + DONE
+    except CallCancelled:
+        return  # nobody reads
+    except LocalAIError as error:
+        log.warning("a streamed answer broke: %s", error.message)
+        yield sse(stream_body(error)) + DONE

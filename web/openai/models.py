@@ -1,0 +1,36 @@
+"""GET /v1/models: which models may be asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+
+from localai.errors import ModelNotFound
+from localai.models.config import ModelConfig
+from web.access import Access, open_to
+from web.services import services
+
+blueprint = Blueprint("openai_models", __name__)
+
+
+@blueprint.get("/v1/models")
+@blueprint.get("/models")
+@open_to(Access.USER)
+def list_models() -> Response:
+    found = [_model(config) for config in services().configs.all() if not config.disabled]
+    return jsonify({"object": "list", "data": found})
+
+
+@blueprint.get("/v1/models/<path:name>")
+@open_to(Access.USER)
+def get_model(name: str) -> Response:
+    config = services().configs.get(name)
+    if config is None or config.disabled:
+        raise ModelNotFound(name)
+    return jsonify(_model(config))
+
+
+def _model(config: ModelConfig) -> dict[str, Any]:
+    # The original API's clients ask for both; a config has neither a birthday nor an owner.
+    return {"id": config.name, "object": "model", "created": 0, "owned_by": "localai"}

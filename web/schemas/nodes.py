@@ -1,0 +1,100 @@
+"""What an agent's bodies may hold: its registration, its heartbeat and its claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
+from typing import Any
+
+from marshmallow import Schema, fields, validate
+
+from localai.nodes.rules import Figures, NodeType, Registration
+from web.schemas.fields import Whole, load, number, text, whole
+
+#: A bigint column; every size in bytes of a machine lies far below.
+_BIGINT = 2**63 - 1
+
+
+def _bytes() -> Whole:
+    return whole(0, _BIGINT)
+
+
+class _Figures(Schema):
+    """What a node measures. A figure that could not be read is left out, and the last one stays."""
+
+    total_vram = _bytes()
+    available_vram = _bytes()
+    total_ram = _bytes()
+    available_ram = _bytes()
+    total_disk = _bytes()
+    available_disk = _bytes()
+    gpu_vendor = text(64)
+    gpu_compute_capability = text(64)
+    cpu_logical_cores = whole(0)
+    cpu_usage_percent = number(0, 100_000)
+    cpu_load_1 = number(0, 1_000_000)
+
+
+class _Registration(_Figures):
+    name = fields.String(required=True, validate=validate.Length(1, 255))
+    node_type = fields.String(load_default="backend", validate=validate.OneOf([kind.value for kind in NodeType]))
+    address = text(512)
+    http_address = text(512)
+    token = fields.String(load_default="")
+    version = text(64)
+    capability = text(64)
+    labels = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
+    max_replicas_per_model = whole(0)
+
+
+class _Heartbeat(_Figures):
+    incarnation = whole(0, _BIGINT)
+
+
+class _Claim(Schema):
+    op_generation = Whole(required=True)
+    incarnation = Whole(required=True)
+    seq = whole(0, _BIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Which operation an agent claims, for which of its lives."""
+
+    op_generation: int
+    incarnation: int
+    seq: int | None
+
+
+def read_registration(body: Mapping[str, Any]) -> tuple[Registration, str]:
+    """What an agent says of itself, and the token in its body. Raises BadInput that names the field."""
+    data = load(_Registration(), body)
+    registration = Registration(
+        name=data["name"],
+        node_type=NodeType(data["node_type"]),
+        address=data["address"],
+        http_address=data["http_address"],
+        version=data["version"],
+        capability=data["capability"],
+        labels=data["labels"],
+        max_replicas_per_model=data["max_replicas_per_model"] or 1,
+        figures=_figures(data),
+    )
+    return registration, data["token"]
+
+
+def read_heartbeat(body: Mapping[str, Any]) -> tuple[int | None, Figures]:
+    """Which life of the agent beats, and its figures. Raises BadInput that names the field."""
+    data = load(_Heartbeat(), body)
+    return data["incarnation"], _figures(data)
+
+
+def read_claim(body: Mapping[str, Any]) -> Claim:
+    """A claim. Raises BadInput that names the field."""
+    data = load(_Claim(), body)
+    return Claim(data["op_generation"], data["incarnation"], data["seq"])
+
+
+def _figures(data: Mapping[str, Any]) -> Figures:
+    return Figures(**{field.name: data[field.name] for field in fields_of(Figures)})

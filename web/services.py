@@ -1,0 +1,63 @@
+"""What a request may use: built once a process by `web.wiring`, reached through the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from flask import Flask, current_app
+
+from localai.bus.ports import Events
+from localai.jobs.operations import OperationService
+from localai.jobs.service import JobService
+from localai.loads.waiters import Waiters
+from localai.models.loader import ModelConfigs
+from localai.routing.table import RoutingTable
+from localai.settings import Settings
+from web.identity import Keys, NodeKeys
+from web.serving import Serving
+
+_NAME = "localai"
+
+
+class KnowsDigests(Protocol):
+    """SHA-256 of files that were read before."""
+
+    def known(self, path: Path) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything a route calls."""
+
+    settings: Settings
+    keys: Keys
+    node_keys: NodeKeys
+    configs: ModelConfigs
+    table: RoutingTable
+    waiters: Waiters
+    serving: Serving
+    loads: Any
+    jobs: JobService
+    operations: OperationService
+    nodes: Any
+    replicas: Any
+    events: Events
+    models_folder: Path
+    digests: KnowsDigests
+    start: Callable[[], None]
+    close: Callable[[], None]
+
+
+def install(app: Flask, services: Services) -> None:
+    """Make these the services of an app."""
+    app.extensions[_NAME] = services
+
+
+def services() -> Services:
+    """The services of the request under way."""
+    found = current_app.extensions[_NAME]
+    assert isinstance(found, Services)
+    return found

@@ -1,0 +1,200 @@
+"""Which replica answers an inference request, and what happens when it does not: the one counted path of every dialect.
+
+Pick, call, and while the client has seen nothing: drop what is broken, read the rows again, try once more. A model
+without a replica is waited for. Nothing here makes a statement, sends a message or reads a config for a loaded model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from localai import logs
+from localai.errors import BackendError, BackendUnavailable, ModelGone, StorageUnavailable, WrongModel
+from localai.inference.ports import Call, Endpoint, Inference
+from localai.loads.waiters import Waiters
+from localai.models.config import ModelConfig
+from localai.routing.picks import Pick
+from localai.routing.ports import LoadedReplica
+from localai.routing.table import RoutingTable
+from protos import backend_pb2
+from web.client_watch import ClientWatch
+
+log = logs.get(__name__)
+T = TypeVar("T")
+
+#: No answer takes longer; a process that goes on for ever has lost its way.
+DEADLINE_S = 3600.0
+#: How long a request whose replica broke waits for the rows to be read again.
+REFRESH_TIMEOUT_S = 5.0
+#: A request waits for this many loads at most: more often than that a replica does not vanish by chance.
+_WAITS = 3
+
+#: The process is not there, or not what its row says: another replica may do.
+_MISROUTED = (BackendUnavailable, ModelGone, WrongModel)
+
+
+class Refreshes(Protocol):
+    """What reads the routing rows again."""
+
+    def refresh(self, timeout_s: float) -> bool: ...
+
+
+class Retires(Protocol):
+    """What makes a replica unroutable for all processes, on the word of its own model process."""
+
+    def retire(self, replica_id: str, process_instance: str) -> None: ...
+
+
+class Signals:
+    """Named points of a request; they do nothing in production, and a test may stop a request there."""
+
+    def picked(self, endpoint: Endpoint) -> None:
+        """A replica is picked and counted, and nothing is sent yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole answer of a unary call."""
+
+    reply: backend_pb2.Reply
+    finish_reason: str
+    node_id: str
+
+
+class AnswerStream:
+    """An answer under way, counted until `close`. The first reply is there already: the client may be answered 200."""
+
+    def __init__(self, pick: Pick, call: Call, replies: Iterator[backend_pb2.Reply], watch: ClientWatch) -> None:
+        self._pick, self._call, self._replies, self._watch = pick, call, replies, watch
+        self._first = next(replies, None)
+        self.node_id = pick.replica.node_id
+
+    def __iter__(self) -> Iterator[backend_pb2.Reply]:
+        """The replies; cancelled when the client leaves. Raises the BackendError family or CallCancelled."""
+        if self._first is None:
+            return
+        with self._watch.during(self._call.cancel):
+            yield self._first
+            yield from self._replies
+
+    def finish_reason(self) -> str:
+        """The process's own word for the end, asked after it."""
+        return self._call.finish_reason()
+
+    def close(self) -> None:
+        """End the call and count it down. A second call does nothing."""
+        try:
+            self._call.cancel()
+        finally:
+            self._pick.release()
+            self._watch.close()
+
+
+class Serving:
+    """Answers inference requests. Every call has the model's identity and a deadline."""
+
+    def __init__(
+        self,
+        table: RoutingTable,
+        feed: Refreshes,
+        waiters: Waiters,
+        inference: Inference,
+        retires: Retires,
+        *,
+        deadline_s: float = DEADLINE_S,
+        signals: Signals | None = None,
+    ) -> None:
+        self._table, self._feed, self._waiters, self._inference, self._retires = (
+            table,
+            feed,
+            waiters,
+            inference,
+            retires,
+        )
+        self._deadline_s, self._signals = deadline_s, signals or Signals()
+
+    def predict(self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: ClientWatch) -> Answer:
+        """The whole answer.
+
+        Raises the BackendError family, what `Waiters` raises for a model without a replica, StorageUnavailable when
+        this process does not know the routes, CallCancelled when the client left.
+        """
+
+        def ask(pick: Pick) -> Answer:
+            call = self._inference.predict(pick.endpoint, options, self._deadline_s)
+            with watch.during(call.cancel):
+                reply = call.result()
+            pick.release()
+            return Answer(reply, call.finish_reason(), pick.replica.node_id)
+
+        return self._try_twice(config, options, watch, ask)
+
+    def stream(self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: ClientWatch) -> AnswerStream:
+        """An answer whose first reply has come. Raises as `predict`; the caller closes it."""
+
+        def ask(pick: Pick) -> AnswerStream:
+            call = self._inference.stream(pick.endpoint, options, self._deadline_s)
+            with watch.during(call.cancel):
+                return AnswerStream(pick, call, iter(call), watch)
+
+        return self._try_twice(config, options, watch, ask)
+
+    def _try_twice(
+        self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: ClientWatch, ask: Callable[[Pick], T]
+    ) -> T:
+        for last in (False, True):
+            pick = self._pick(config, watch)
+            try:
+                self._signals.picked(pick.endpoint)
+                options.ModelIdentity = pick.replica.identity
+                return ask(pick)
+            except _MISROUTED as error:
+                pick.release()
+                self._drop(pick, error)
+                if last:
+                    raise
+            except BaseException:  # also the end of this greenlet
+                pick.release()
+                raise
+        raise AssertionError("the last try returns or raises")
+
+    def _pick(self, config: ModelConfig, watch: ClientWatch) -> Pick:
+        """A replica; waits for one where there is none."""
+        for _ in range(_WAITS):
+            pick = self._pick_now(config.name)
+            if pick is not None:
+                return pick
+            with self._waiters.attach(config.name, config.revision) as waiter, watch.during(waiter.leave):
+                waiter.wait()
+        raise BackendUnavailable(f"replicas of {config.name!r} go as fast as they come")
+
+    def _pick_now(self, model: str) -> Pick | None:
+        try:
+            return self._table.pick(model)
+        except StorageUnavailable:
+            # This process starts, or starts over after a pause: the rows are one reading away.
+            if not self._feed.refresh(REFRESH_TIMEOUT_S):
+                raise
+            return self._table.pick(model)
+
+    def _drop(self, pick: Pick, error: BackendError) -> None:
+        """Route no more to what does not serve, and read the rows again."""
+        replica, for_good = pick.replica, not isinstance(error, BackendUnavailable)
+        log.warning(
+            "a replica does not serve: %s",
+            error.message,
+            extra=logs.fields(model=replica.model, node=replica.node_name, process_instance=replica.process_instance),
+        )
+        self._table.drop(pick, for_good=for_good)
+        if for_good:
+            self._retire(replica)
+        self._feed.refresh(REFRESH_TIMEOUT_S)
+
+    def _retire(self, replica: LoadedReplica) -> None:
+        """The process's own word: it runs, and does not hold this model. Its row must not bring it back."""
+        try:
+            self._retires.retire(replica.replica_id, replica.process_instance)
+        except StorageUnavailable as error:
+            log.warning("a replica without its model keeps its row for now: %s", error.message)
