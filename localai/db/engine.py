@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import sqlalchemy
+from psycopg2 import extensions
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL, make_url
 
@@ -53,6 +54,7 @@ def make_engine(url: str, *, application: str, pool_size: int = 5) -> Engine:
             ),
         },
     )
+    event.listen(engine, "connect", _ids_as_text)
     event.listen(engine, "before_cursor_execute", _count)
     return engine
 
@@ -60,6 +62,14 @@ def make_engine(url: str, *, application: str, pool_size: int = 5) -> Engine:
 def _with_driver(url: str) -> URL:
     parsed = make_url(url.replace("postgres://", "postgresql://", 1) if url.startswith("postgres://") else url)
     return parsed.set(drivername="postgresql+psycopg2")
+
+
+#: Type of a uuid column. The whole code base, JSON and the bus know ids as text.
+_UUID_TYPE = extensions.new_type((2950,), "UUID_TEXT", lambda value, _: value)
+
+
+def _ids_as_text(connection: Any, _: Any) -> None:
+    extensions.register_type(_UUID_TYPE, connection)
 
 
 def _count(*_: Any) -> None:

@@ -7,7 +7,7 @@ of ``POST /api/node/<id>/jobs/<job>/claim`` and ``POST /api/node/<id>/report``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -80,7 +80,7 @@ class StagedFile:
     """One file the node must have before the start.
 
     ``path`` is relative to the model's own folder on the node. Sources are tried in order; one that begins with ``/``
-    is a path below each of the frontend URLs the agent registers with.
+    is a path below each of the frontend URLs the agent registers with, and ``{node_id}`` in it stands for the node.
     """
 
     path: str
@@ -116,6 +116,14 @@ class Order:
     #: How the load timeout came about, for the error at the bound.
     load_timeout_reason: str
     stall_window_s: float
+
+    def for_node(self, node_id: str) -> Order:
+        """The same order with the sources of one node; it is written before the node is chosen."""
+        files = tuple(
+            replace(file, sources=tuple(source.replace("{node_id}", node_id) for source in file.sources))
+            for file in self.files
+        )
+        return replace(self, files=files)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

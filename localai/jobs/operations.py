@@ -47,7 +47,7 @@ class OperationService:
         if not result.granted or result.job is None:
             raise WorkerMustDrop(result.job.state.value if result.job else "unknown")
         self._announcer.moved(Claim, result.job)
-        return Order.from_json(result.job.args["order"])
+        return Order.from_json(result.job.args["order"]).for_node(node_id)
 
     def report(self, node_id: NodeId, report: Report) -> ReportAnswer:
         """Apply a full report and answer each of its operations.

@@ -50,7 +50,7 @@ class StopService:
             self._announcer.moved(ConfirmStop, confirmed)
 
     def ask(self, node_id: NodeId, request: StopRequest) -> StopAnswer | None:
-        """The node's answer to one exact stop. None where there is none: then nothing is known, and it is sent again."""
+        """The node's answer to one exact stop. None: nothing is known, and it is sent again."""
         facts = {"node_id": node_id, "job_id": request.job_id, "op_generation": request.op_generation}
         try:
             body = self._link.request(node_id, MODEL_STOP, request.to_json(), self._timeout_s)

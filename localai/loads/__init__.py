@@ -1,0 +1,1 @@
+"""The cold load as a kind of job."""

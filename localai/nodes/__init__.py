@@ -1,0 +1,1 @@
+"""The machines of the cluster and the lives of their agents."""
