@@ -7,11 +7,12 @@ from collections.abc import Callable
 import dramatiq
 from dramatiq.broker import Broker
 
+from localai.ids import JobId
 from tasks import names
 from tasks.queues import CONTROL_QUEUE
 
 
-def register_control_actors(broker: Broker, step: Callable[[str, int], object]) -> None:
+def register_control_actors(broker: Broker, step: Callable[[JobId, int], object]) -> None:
     """Have ``step(job_id, generation)`` called for every wake-up of a job.
 
     The step must be short and safe to run twice: messages come late, doubled and not at all. What it raises is logged,
@@ -20,4 +21,4 @@ def register_control_actors(broker: Broker, step: Callable[[str, int], object]) 
 
     @dramatiq.actor(broker=broker, actor_name=names.STEP_JOB, queue_name=CONTROL_QUEUE)
     def step_job(job_id: str, generation: int) -> None:
-        step(job_id, generation)
+        step(JobId(job_id), generation)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from localai.ids import JobId, NodeId, OwnerId, ProcessInstance
 from localai.jobs.operation_rules import OpState, Phase
+from localai.settings import Settings
 
 
 class State(StrEnum):
@@ -108,20 +109,6 @@ class Job:
         return self.lease_expires_at is not None and self.lease_expires_at > now
 
 
-class HasWindows(Protocol):
-    """What `Windows.of` reads of the settings."""
-
-    job_lease_ttl_s: float
-    dispatch_window_s: float
-    stop_window_s: float
-    report_window_s: float
-
-    @property
-    def dispatch_window_max_s(self) -> float: ...
-    @property
-    def silent_worker_s(self) -> float: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
     """The time limits of the engine, in seconds."""
@@ -138,7 +125,7 @@ class Windows:
     stop_retry_late_s: float = 300.0
 
     @classmethod
-    def of(cls, settings: HasWindows) -> Windows:
+    def of(cls, settings: Settings) -> Windows:
         return cls(
             lease_s=settings.job_lease_ttl_s,
             dispatch_s=settings.dispatch_window_s,

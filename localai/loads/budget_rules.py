@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from localai.jobs.job import Job, after
 from localai.jobs.operation_rules import OpState, Phase
+from localai.settings import Settings
 
 GIB = 1024**3
 #: What LoadModel may take for a model of no size.
@@ -22,19 +22,6 @@ SLACK_S = 300.0
 BASE_LEAST_S = 25 * 60.0
 
 
-class HasBudgets(Protocol):
-    """What `Budgets.of` reads of the settings."""
-
-    backend_install_timeout_s: float
-    backend_start_timeout_s: float
-    model_load_timeout_s: float
-    staging_stall_window_s: float
-    staging_max_duration_s: float
-
-    @property
-    def silent_worker_s(self) -> float: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
     """Settings of the bounds, in seconds. ``pinned_load_s`` 0 means derived from the size."""
@@ -47,7 +34,7 @@ class Budgets:
     silent_s: float = 105.0
 
     @classmethod
-    def of(cls, settings: HasBudgets) -> Budgets:
+    def of(cls, settings: Settings) -> Budgets:
         return cls(
             install_s=settings.backend_install_timeout_s,
             start_s=settings.backend_start_timeout_s,

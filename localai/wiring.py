@@ -1,0 +1,210 @@
+"""How the parts of a frontend are joined: the only module that knows stores, services and adapters at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from localai.bus.delivery import delivery_of_this_process
+from localai.bus.memory import MemoryBus
+from localai.bus.nats import NatsBus
+from localai.bus.ports import NodeLink
+from localai.db.unit_of_work import UnitOfWork, units_of
+from localai.ids import OwnerId
+from localai.jobs.announce import Announcer
+from localai.jobs.cleanup_steps import CleanupSteps
+from localai.jobs.job import Job, Windows
+from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, REPLICA_CLEANUP
+from localai.jobs.leases import LeaseBook
+from localai.jobs.operation_store import PgOperationStore
+from localai.jobs.operations import OperationService
+from localai.jobs.owner import Owner
+from localai.jobs.periodic import PgPeriodic
+from localai.jobs.ports import Moved, NewJob
+from localai.jobs.requests import request
+from localai.jobs.service import JobService
+from localai.jobs.stepper import JobStepper, KindSteps
+from localai.jobs.stops import StopService
+from localai.jobs.store import PgJobStore
+from localai.jobs.sweep_store import PgSweepStore
+from localai.loads.budget_rules import Budgets
+from localai.loads.install_steps import InstallSteps
+from localai.loads.load_steps import LoadSteps
+from localai.loads.plans import ConfigPlans
+from localai.loads.service import LoadService
+from localai.loads.store import PgLoadStore
+from localai.models.loader import ModelConfigs
+from localai.nodes.service import NodeService
+from localai.nodes.store import PgNodeStore
+from localai.placement.filters import Limits
+from localai.replicas.store import PgReplicaStore
+from localai.routing.frontends import PgFrontends
+from localai.settings import Settings, default_state_dir
+from localai.staging.digests import Digests
+
+#: The answer to a stop comes when the group has ended: the grace between TERM and KILL, and the way there and back.
+STOP_ANSWER_SLACK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Every store of a process, on one engine."""
+
+    jobs: PgJobStore
+    operations: PgOperationStore
+    sweeps: PgSweepStore
+    loads: PgLoadStore
+    nodes: PgNodeStore[Moved]
+    replicas: PgReplicaStore
+    frontends: PgFrontends
+    periodic: PgPeriodic
+
+
+def make_rows(engine: Engine, settings: Settings) -> Rows:
+    """The stores of a process; opens no connection yet."""
+    units = units_of(engine)
+    windows = Windows.of(settings)
+
+    def snapshot() -> UnitOfWork:
+        return UnitOfWork(engine, isolation="REPEATABLE READ")
+
+    operations = PgOperationStore(units, snapshot, windows)
+    return Rows(
+        jobs=PgJobStore(units, windows),
+        operations=operations,
+        sweeps=PgSweepStore(units, windows),
+        loads=PgLoadStore(units, windows),
+        nodes=PgNodeStore(units, operations.new_incarnation),
+        replicas=PgReplicaStore(units),
+        frontends=PgFrontends(units, settings.frontend_lease_ttl_s),
+        periodic=PgPeriodic(units),
+    )
+
+
+def make_bus(settings: Settings, name: str) -> NatsBus | MemoryBus:
+    """The bus of a process, after the fork. Without a URL events stay inside the process and no node is reached."""
+    if settings.nats_url:
+        return NatsBus(settings.nats_url, name=name, delivery=delivery_of_this_process())
+    return MemoryBus(delivery=delivery_of_this_process())
+
+
+def models_folder(settings: Settings) -> Path:
+    """Where this frontend keeps configs and files of models."""
+    return settings.models_path or (settings.state_dir or default_state_dir()) / "models"
+
+
+def make_configs(settings: Settings) -> ModelConfigs:
+    """The model configs of this frontend, read once."""
+    configs = ModelConfigs(models_folder(settings))
+    configs.refresh()
+    return configs
+
+
+def make_digests(settings: Settings) -> Digests:
+    """The digests that web and control processes of one frontend share."""
+    return Digests(models_folder(settings) / ".digests.json")
+
+
+def node_service(rows: Rows, settings: Settings, announcer: Announcer, bus: NatsBus | MemoryBus) -> NodeService[Moved]:
+    """Nodes, with what a registration ended told to whoever waits for it."""
+    return NodeService(
+        rows.nodes,
+        bus,
+        tell_moved=lambda moved: announcer.moved(*moved),
+        checkpoint_s=settings.heartbeat_checkpoint_s,
+        stale_after_s=settings.stale_node_threshold_s,
+        auto_approve=settings.auto_approve_nodes,
+        approve_names=[settings.approve_node] if settings.approve_node else [],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontServices:
+    """What routes of a web process call, but for what is web's own."""
+
+    jobs: JobService
+    loads: LoadService
+    operations: OperationService
+    nodes: NodeService[Moved]
+
+
+def front_services(rows: Rows, settings: Settings, announcer: Announcer, bus: NatsBus | MemoryBus) -> FrontServices:
+    """The services of a web process."""
+    return FrontServices(
+        jobs=JobService(rows.jobs, rows.jobs, announcer),
+        loads=LoadService(rows.loads, rows.loads, announcer),
+        operations=OperationService(rows.operations, rows.jobs, announcer),
+        nodes=node_service(rows, settings, announcer, bus),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """What a control process does with jobs."""
+
+    owner: Owner
+    stepper: JobStepper
+    stops: StopService
+    outdated: Callable[[], None]
+
+
+def make_ownership(
+    rows: Rows,
+    settings: Settings,
+    announcer: Announcer,
+    link: NodeLink,
+    *,
+    owner_id: OwnerId,
+    installs: Executor,
+    elsewhere: Callable[[Callable[[], None]], None],
+) -> Ownership:
+    """Owner and steps of every kind of job. ``elsewhere`` runs what waits for a node on another thread."""
+    windows = Windows.of(settings)
+    owner = Owner(owner_id, rows.jobs, LeaseBook(settings.job_lease_ttl_s), announcer)
+    stops = StopService(link, rows.operations, announcer, timeout_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S)
+    plans = ConfigPlans(make_configs(settings), make_digests(settings), enable_fault=settings.enable_fault_backend)
+
+    def outdated() -> None:
+        _stop_outdated(rows, announcer)
+
+    steps: dict[str, KindSteps] = {
+        MODEL_LOAD: LoadSteps(
+            owner,
+            rows.loads,
+            plans,
+            announcer,
+            reads=rows.jobs,
+            intake=rows.jobs,
+            windows=windows,
+            budgets=Budgets.of(settings),
+            limits=Limits(stale_after_s=settings.stale_node_threshold_s),
+            outdated=outdated,
+        ),
+        MODEL_INSTALL: InstallSteps(owner, rows.jobs, plans, announcer, pool=installs),
+        REPLICA_CLEANUP: CleanupSteps(owner, rows.operations, stops, announcer, windows, elsewhere=elsewhere),
+    }
+
+    def stop(job: Job) -> None:
+        elsewhere(lambda: stops.stop_operation(job))
+
+    return Ownership(
+        owner=owner, stepper=JobStepper(rows.jobs, owner, steps, stop=stop), stops=stops, outdated=outdated
+    )
+
+
+def _stop_outdated(rows: Rows, announcer: Announcer) -> None:
+    """Have the processes stopped whose replicas serve no more and that nothing stops yet."""
+    for left in rows.replicas.to_clean(100):
+        args = {
+            "model": left.model,
+            "slot": left.slot,
+            "address": left.address,
+            "job_id": left.job_id,
+            "op_generation": left.op_generation,
+        }
+        new = NewJob(kind=REPLICA_CLEANUP, subject=left.process_instance, node_id=left.node_id, args=args)
+        request(rows.jobs, announcer, new)
