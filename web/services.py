@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,9 +11,11 @@ from flask import Flask, current_app
 
 from localai.bus.ports import Events
 from localai.jobs.operations import OperationService
+from localai.jobs.ports import Moved
 from localai.jobs.service import JobService
-from localai.loads.waiters import Waiters
+from localai.loads.service import LoadService
 from localai.models.loader import ModelConfigs
+from localai.nodes.service import NodeService
 from localai.routing.table import RoutingTable
 from localai.settings import Settings
 from web.identity import Keys, NodeKeys
@@ -28,6 +30,18 @@ class KnowsDigests(Protocol):
     def known(self, path: Path) -> str | None: ...
 
 
+class ShowsReplica(Protocol):
+    """A replica as people see it."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class ListsReplicas(Protocol):
+    """The replica rows of a node."""
+
+    def list_for_node(self, node_id: str) -> Sequence[ShowsReplica]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Everything a route calls."""
@@ -37,13 +51,12 @@ class Services:
     node_keys: NodeKeys
     configs: ModelConfigs
     table: RoutingTable
-    waiters: Waiters
     serving: Serving
-    loads: Any
+    loads: LoadService
     jobs: JobService
     operations: OperationService
-    nodes: Any
-    replicas: Any
+    nodes: NodeService[Moved]
+    replicas: ListsReplicas
     events: Events
     models_folder: Path
     digests: KnowsDigests

@@ -1,5 +1,4 @@
-"""Which parts does a web process consist of? Built from settings after the fork; the only module of `web` that knows
-the queue and the stores."""
+"""Which parts does a web process consist of? The only module of `web` that knows the queue."""
 
 from __future__ import annotations
 
@@ -8,38 +7,26 @@ from dataclasses import dataclass
 from os import getpid
 from pathlib import Path
 
-from localai import logs
-from localai.bus.memory import MemoryBus
-from localai.bus.nats import NatsBus, delivery_of_this_process
-from localai.bus.ports import Events
+from localai import wiring
 from localai.bus.subjects import ROUTING_CHANGED
 from localai.db.engine import make_engine
-from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, units_of
+from localai.db.unit_of_work import units_of
 from localai.errors import StartRefused
 from localai.ids import FrontendId
 from localai.inference.channels import Channels
 from localai.inference.client import GrpcInference
 from localai.inference.ports import Endpoint
 from localai.jobs.announce import Announcer
-from localai.jobs.job import Windows
-from localai.jobs.operation_store import PgOperationStore
-from localai.jobs.ports import Moved
-from localai.jobs.operations import OperationService
+from localai.jobs.kinds import REPLICA_CLEANUP
+from localai.jobs.ports import NewJob
 from localai.jobs.service import JobService
-from localai.jobs.store import PgJobStore
-from localai.loads.service import LoadService
-from localai.loads.store import PgLoadStore
 from localai.loads.waiters import Waiters
-from localai.models.loader import ModelConfigs
-from localai.nodes.service import NodeService
-from localai.nodes.store import PgNodeStore
 from localai.replicas.retirement import Retirement
-from localai.replicas.store import PgReplicaStore
+from localai.replicas.store import Leftover
 from localai.routing.feed import Intervals, Process, RoutingFeed
 from localai.routing.frontends import PgFrontends
 from localai.routing.table import RoutingTable
 from localai.settings import Settings, default_state_dir
-from localai.staging.digests import Digests
 from tasks.broker import make_broker
 from tasks.enqueue import DramatiqWakeups
 from web.config_watch import ConfigWatch
@@ -49,69 +36,60 @@ from web.identity import Keys, NodeKeys
 from web.services import Services
 from web.serving import REFRESH_TIMEOUT_S, Serving
 
-log = logs.get(__name__)
-
-#: Web processes are many, their statements short: what does not find a connection waits a moment.
+#: Statements are short: what finds no connection waits a moment.
 POOL_SIZE = 5
 
 
 def build_services(settings: Settings | None = None) -> Services:
-    """The services of this web process, not started. Raises StartRefused, BadSetting."""
+    """The services of this web process, not started. To be called after the fork. Raises StartRefused, BadSetting."""
     require_gevent()
     settings = settings or Settings.load()
-    state = settings.state_dir or default_state_dir()
-    models = settings.models_path or state / "models"
     engine = make_engine(settings.database_url, application=f"localai-web-{getpid()}", pool_size=POOL_SIZE)
-    units = units_of(engine)
-    events = _events(settings)
-    announcer = Announcer(DramatiqWakeups(make_broker(settings.broker_url)), events)
-
-    windows = Windows.of(settings)  # type: ignore[arg-type]  # its protocol asks for settable fields
-    job_store, load_store = PgJobStore(units, windows), PgLoadStore(units, windows)
-    operation_store = PgOperationStore(units, lambda: UnitOfWork(engine, isolation="REPEATABLE READ"), windows)
-    loads = LoadService(load_store, load_store, announcer)
-    nodes = _nodes(settings, units, operation_store, events, announcer)
-    routing = _routing(settings, units)
+    rows = wiring.make_rows(engine, settings)
+    bus = wiring.make_bus(settings, f"web-{getpid()}")
+    announcer = Announcer(DramatiqWakeups(make_broker(settings.broker_url)), bus)
+    front = wiring.front_services(rows, settings, announcer, bus)
+    routing = _routing(settings, rows)
     waiters = Waiters(
-        loads,
+        front.loads,
         routing.table,
         lambda: routing.feed.refresh(REFRESH_TIMEOUT_S),
         wait_s=settings.model_load_wait_s,
         poll_interval_s=settings.waiter_poll_interval_s,
     )
-    configs = ModelConfigs(models)
-    watch = ConfigWatch(configs, load_store.revise, settings.config_resync_interval_s)
+    retirement = Retirement(units_of(engine), bus, lambda left: _stop_process(front.jobs, left))
+    configs = wiring.make_configs(settings)
+    watch = ConfigWatch(configs, rows.loads.revise, settings.config_resync_interval_s)
 
     def start() -> None:
-        waiters.listen(events)
-        events.subscribe(ROUTING_CHANGED, lambda subject, payload: routing.feed.nudge())
-        events.on_resync(routing.feed.nudge)
+        waiters.listen(bus)
+        bus.subscribe(ROUTING_CHANGED, lambda subject, payload: routing.feed.nudge())
+        bus.on_resync(routing.feed.nudge)
         watch.start()
         routing.feed.start()
 
     def close() -> None:
         watch.stop()
         routing.feed.stop()
-        events.close()
+        bus.close()
         routing.inference.close()
         engine.dispose()
 
     return Services(
         settings=settings,
-        keys=Keys(_admin_keys(settings, state)),
-        node_keys=NodeKeys(nodes, settings.registration_token),
+        keys=Keys(_admin_keys(settings)),
+        node_keys=NodeKeys(front.nodes, settings.registration_token),
         configs=configs,
         table=routing.table,
-        waiters=waiters,
-        serving=Serving(routing.table, routing.feed, waiters, routing.inference, Retirement(units, events)),
-        loads=loads,
-        jobs=JobService(job_store, job_store, announcer),
-        operations=OperationService(operation_store, job_store, announcer),
-        nodes=nodes,
-        replicas=PgReplicaStore(units),
-        events=events,
-        models_folder=models,
-        digests=Digests(state / "digests.json"),
+        serving=Serving(routing.table, routing.feed, waiters, routing.inference, retirement),
+        loads=front.loads,
+        jobs=front.jobs,
+        operations=front.operations,
+        nodes=front.nodes,
+        replicas=rows.replicas,
+        events=bus,
+        models_folder=wiring.models_folder(settings),
+        digests=wiring.make_digests(settings),
         start=start,
         close=close,
     )
@@ -126,23 +104,24 @@ class _Routing:
     inference: GrpcInference
 
 
-def _routing(settings: Settings, units: UnitOfWorkFactory) -> _Routing:
-    lease_ttl_s = settings.frontend_lease_ttl_s
-
+def _routing(settings: Settings, rows: wiring.Rows) -> _Routing:
     def vouch(endpoint: Endpoint) -> bool:
         return table.vouches(endpoint)
 
     inference = GrpcInference(Channels(vouch=vouch))
-    serve_stale = settings.stale_routing == "serve"
-    table = RoutingTable(lease_ttl_s=lease_ttl_s, serve_stale=serve_stale, forget=inference.forget)
+    table = RoutingTable(
+        lease_ttl_s=settings.frontend_lease_ttl_s,
+        serve_stale=settings.stale_routing == "serve",
+        forget=inference.forget,
+    )
     feed = RoutingFeed(
         table,
-        PgReplicaStore(units),
-        PgFrontends(units, lease_ttl_s),
+        rows.replicas,
+        rows.frontends,
         inference,
         process=Process(host=socket.gethostname(), pid=getpid(), url=_own_url(settings)),
         intervals=Intervals(
-            lease_ttl_s=lease_ttl_s,
+            lease_ttl_s=settings.frontend_lease_ttl_s,
             renew_s=settings.frontend_renew_interval_s,
             poll_s=settings.routing_poll_interval_s,
         ),
@@ -151,22 +130,16 @@ def _routing(settings: Settings, units: UnitOfWorkFactory) -> _Routing:
     return _Routing(table, feed, inference)
 
 
-def _nodes(
-    settings: Settings,
-    units: UnitOfWorkFactory,
-    operations: PgOperationStore,
-    events: Events,
-    announcer: Announcer,
-) -> NodeService[Moved]:
-    return NodeService(
-        PgNodeStore(units, operations.new_incarnation),
-        events,
-        tell_moved=lambda moved: announcer.moved(*moved),
-        checkpoint_s=settings.heartbeat_checkpoint_s,
-        stale_after_s=settings.stale_node_threshold_s,
-        auto_approve=settings.auto_approve_nodes,
-        approve_names=[settings.approve_node] if settings.approve_node else [],
-    )
+def _stop_process(jobs: JobService, left: Leftover) -> None:
+    """Have one exact process stopped, as a job."""
+    args = {
+        "model": left.model,
+        "slot": left.slot,
+        "address": left.address,
+        "job_id": left.job_id,
+        "op_generation": left.op_generation,
+    }
+    jobs.request(NewJob(kind=REPLICA_CLEANUP, subject=left.process_instance, node_id=left.node_id, args=args))
 
 
 def end_frontend(settings: Settings, frontend_id: FrontendId) -> None:
@@ -179,22 +152,16 @@ def end_frontend(settings: Settings, frontend_id: FrontendId) -> None:
         engine.dispose()
 
 
-def _events(settings: Settings) -> Events:
-    """The bus; without one, events reach this process only and everybody else learns by polling."""
-    if not settings.nats_url:
-        return MemoryBus()
-    return NatsBus(settings.nats_url, name=f"web-{getpid()}", delivery=delivery_of_this_process())
-
-
-def _admin_keys(settings: Settings, state: Path) -> list[str]:
+def _admin_keys(settings: Settings) -> list[str]:
     if settings.api_key:
         return list(settings.api_key)
+    path: Path = (settings.state_dir or default_state_dir()) / "api-key"
     try:
-        key = (state / "api-key").read_text(encoding="utf-8").strip()
+        key = path.read_text(encoding="utf-8").strip()
     except OSError:
         key = ""
     if not key:
-        raise StartRefused(f"there is no admin key: set LOCALAI_API_KEY, or put one into {state / 'api-key'}")
+        raise StartRefused(f"there is no admin key: set LOCALAI_API_KEY, or put one into {path}")
     return [key]
 
 
