@@ -56,6 +56,8 @@ class FakeFrontend:
         self.status = "healthy"
         self.heartbeat_status = 200
         self.report_status = 200
+        #: Called before a registration is taken.
+        self.before_register: Callable[[], None] = lambda: None
         #: Called before a claim is answered.
         self.before_grant: Callable[[Key], None] = lambda key: None
         self._changed = threading.Condition()
@@ -141,6 +143,7 @@ class FakeFrontend:
     def _register(self, body: dict[str, Any], auth: str) -> tuple[int, dict[str, Any]]:
         if body.get("token") != TOKEN or auth != f"Bearer {TOKEN}":
             return 401, {"error": "wrong token"}
+        self.before_register()
         self.registrations.append(body)
         return 201, {
             "id": self.node_id,
