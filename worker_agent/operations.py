@@ -365,8 +365,10 @@ class Operations:
             self._settle(after.key)
 
     def _end(self, live: _Live) -> None:
-        live.running = replace(live.running, ending=True)
-        self._after.append(live.group.end_soon)
+        """Begin to end a group; the watchdog asks again until it is gone."""
+        if not live.running.ending:
+            live.running = replace(live.running, ending=True)
+            self._after.append(live.group.end_soon)
 
     def _settle(self, key: Key) -> None:
         operation = self._find(key)

@@ -1,0 +1,56 @@
+"""Where an agent listens and is reached, for each way of saying so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localai.errors import BadSetting
+from localai.settings import Settings
+from worker_agent.addresses import Addresses
+
+pytestmark = pytest.mark.unit
+
+
+def of(**changes: Any) -> Addresses:
+    return Addresses.of(Settings(**changes), "box")
+
+
+@pytest.mark.parametrize(
+    ("settings", "base", "http", "listens", "dials"),
+    [
+        ({}, "box:50051", "box:50050", ("0.0.0.0", 50050), "127.0.0.1"),
+        ({"serve_addr": "127.0.0.1:6000"}, "127.0.0.1:6000", "127.0.0.1:5999", ("127.0.0.1", 5999), "127.0.0.1"),
+        ({"serve_addr": "10.0.0.5:6000"}, "10.0.0.5:6000", "10.0.0.5:5999", ("10.0.0.5", 5999), "10.0.0.5"),
+        ({"addr": "gpu-1:50051"}, "gpu-1:50051", "gpu-1:50050", ("0.0.0.0", 50050), "127.0.0.1"),
+        ({"advertise_addr": "x:1"}, "x:1", "box:50050", ("0.0.0.0", 50050), "127.0.0.1"),
+        ({"http_addr": "127.0.0.1:80"}, "box:50051", "127.0.0.1:80", ("127.0.0.1", 80), "127.0.0.1"),
+        ({"addr": "y:5", "advertise_http_addr": "z:9"}, "y:5", "z:9", ("0.0.0.0", 50050), "127.0.0.1"),
+    ],
+)
+def test_where_it_listens_and_what_it_tells(
+    settings: dict[str, Any], base: str, http: str, listens: tuple[str, int], dials: str
+) -> None:
+    found = of(**settings)
+    assert (found.base, found.advertised_http) == (base, http)
+    assert (found.http_host, found.http_port) == listens
+    assert found.dial_host == dials
+    assert found.advertised(50077) == f"{found.advertise_host}:50077"
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("serve_addr", "LOCALAI_SERVE_ADDR"),
+        ("http_addr", "LOCALAI_HTTP_ADDR"),
+        ("addr", "LOCALAI_ADDR"),
+        ("advertise_addr", "LOCALAI_ADVERTISE_ADDR"),
+        ("advertise_http_addr", "LOCALAI_ADVERTISE_HTTP_ADDR"),
+    ],
+)
+@pytest.mark.parametrize("text", ["nonsense", "host:", "host:0x1", "host:70000", "a:b:5"])
+def test_cf_04_a_text_that_is_no_address_names_its_variable(name: str, variable: str, text: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        of(**{name: text})
+    assert caught.value.variable == variable
