@@ -1,0 +1,240 @@
+"""How a load gets its node, its slot and its files, with the reservation in the transaction of the choice."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from localai.errors import OperationFailed
+from localai.jobs.job import State
+from localai.jobs.kinds import MODEL_INSTALL
+from localai.jobs.operation_rules import OpState
+from localai.loads.install_steps import InstallSteps
+from localai.loads.ports import LoadPlan
+from localai.nodes.rules import Registration
+from tests.integration.world import (
+    GIB,
+    Agent,
+    Control,
+    World,
+    in_thread,
+    placed_load,
+    plain_plan,
+    serving_load,
+    staged,
+)
+from tests.loopback import eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def nodes(world: World) -> None:
+    """No node serves but those a test registers."""
+    for node in world.nodes.list():
+        if node.status != "offline":
+            world.nodes.deregister(node.id)
+
+
+@pytest.fixture
+def control(world: World) -> Control:
+    return Control(world)
+
+
+@pytest.mark.usefixtures("nodes")
+def test_rt_14_two_placements_at_once_do_not_promise_the_same_memory(world: World) -> None:
+    first = Agent(world, total_ram=10 * GIB, available_ram=10 * GIB)
+    second = Agent(world, total_ram=10 * GIB, available_ram=10 * GIB)
+    for model in ("rt-14-a", "rt-14-b", "rt-14-c"):
+        world.plans.plans[model] = plain_plan(model, files=staged(6 * GIB))
+    jobs = [world.loads.request(model, "r1").job_id for model in ("rt-14-a", "rt-14-b", "rt-14-c")]
+    controls = [Control(world) for _ in jobs]
+    runs = [in_thread(lambda c=c, j=j: c.step(j)) for c, j in zip(controls, jobs, strict=True)]  # type: ignore[misc]
+    for thread, _ in runs:
+        thread.join(60)
+    rows = [world.job(job_id) for job_id in jobs]
+    assert {row.node_id for row in rows if row.state == State.RUNNING} == {first.id, second.id}
+    (refused,) = [row for row in rows if row.state == State.FAILED]
+    assert refused.error_cause == "no_room"
+    assert "6.4 GB" in (refused.error or "") and first.name in (refused.error or "")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_placement_waits_for_the_lock_of_its_node_and_then_looks_again(world: World, control: Control) -> None:
+    agent = Agent(world, total_ram=10 * GIB, available_ram=10 * GIB)
+    world.plans.plans["looks-again"] = plain_plan("looks-again", files=staged(6 * GIB))
+    ticket = world.loads.request("looks-again", "r1")
+    with world.unit_of_work() as uow:
+        uow.execute("SELECT 1 FROM nodes WHERE id = %(id)s FOR UPDATE", {"id": agent.id})
+        placing, outcome = in_thread(lambda: control.step(ticket.job_id))
+        eventually(world.waiting_for_a_lock, "the placement at the node's row")
+        uow.execute("UPDATE nodes SET available_ram = 0 WHERE id = %(id)s", {"id": agent.id})
+    placing.join(30)
+    assert outcome[0].error_cause == "no_room"  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("nodes")
+def test_without_a_node_the_error_names_each_one_and_why(world: World, control: Control) -> None:
+    pending = world.nodes.register(Registration(name="waits-for-an-admin"))
+    world.sql("UPDATE nodes SET status = 'pending', approved = false WHERE id = %(id)s", id=pending.id)
+    job = control.step(world.loads.request("nowhere", "r1").job_id)
+    assert (job.state, job.error_cause) == (State.FAILED, "no_node")
+    assert "waits-for-an-admin: waits for approval" in (job.error or "")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_the_order_carries_what_the_agent_needs(world: World, control: Control) -> None:
+    agent = Agent(world)
+    world.plans.plans["ordered"] = plain_plan("ordered", files=staged(2 * GIB))
+    order = agent.claim(placed_load(world, control, "ordered"))
+    assert (order.identity, order.model_file, order.files[0].sources) == (None, "model.gguf", ("/files/model.gguf",))
+    assert order.load_timeout_s == pytest.approx(340.0)
+    assert "2.00 GiB" in order.load_timeout_reason
+    assert (order.install_timeout_s, order.deadline_s) == (900.0, 86_400.0)
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_config_that_changed_since_the_request_fails_the_load_before_anything_was_sent(
+    world: World, control: Control
+) -> None:
+    Agent(world)
+    ticket = world.loads.request("edited", "r1")
+    world.plans.revisions["edited"] = "r2"
+    job = control.step(ticket.job_id)
+    assert (job.error_cause, job.op_generation) == ("revision_changed", None)
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_new_revision_makes_the_old_replica_unroutable_stops_it_and_takes_its_place(
+    world: World, control: Control
+) -> None:
+    agent = Agent(world)
+    _, _, instance = serving_load(world, control, [agent], "revised")
+    world.plans.revisions["revised"] = "r2"
+    ticket = world.loads.request("revised", "r2")
+    assert ticket.state == "created"
+    waiting = control.step(ticket.job_id)
+    assert (waiting.state, waiting.op_generation) == (State.RUNNING, None), "the node's one replica is being stopped"
+    assert [r for r in world.replicas.routing_snapshot().replicas if r.model == "revised"] == []
+    assert agent.report().stop_processes == (instance,)
+    del agent.processes[instance]
+    agent.report()
+    job = control.step(ticket.job_id)
+    assert job.op_state == OpState.SENT
+    agent.claim(job)
+    agent.become_ready(job)
+    assert control.step(job.id).state == State.SUCCEEDED
+    assert [r.revision for r in world.replicas.routing_snapshot().replicas if r.model == "revised"] == ["r2"]
+
+
+def test_the_claim_of_a_load_holds_no_lock_while_it_runs(world: World, control: Control) -> None:
+    """PM-05"""
+    Agent(world)
+    placed_load(world, control, "pm-05")
+    locks = world.sql("SELECT locktype FROM pg_locks WHERE locktype IN ('advisory', 'transactionid')")
+    assert [row["locktype"] for row in locks if row["locktype"] == "advisory"] == []
+
+
+# The bytes come first
+
+
+class Fetching:
+    """An install that a test lets go on."""
+
+    def __init__(self, world: World, model: str, failure: Exception | None = None) -> None:
+        self.world, self.model, self.failure = world, model, failure
+        self.started, self.go_on = threading.Event(), threading.Event()
+        self.cancelled_seen = False
+
+    def install(self, model: str, progress: object, cancelled: object) -> None:
+        self.started.set()
+        assert self.go_on.wait(60)
+        self.cancelled_seen = cancelled()  # type: ignore[operator]
+        if self.cancelled_seen:
+            raise OperationFailed("cancelled", "cancelled")
+        if self.failure is not None:
+            raise self.failure
+        self.world.plans.plans[model] = plain_plan(model, files=staged(10))
+
+
+def _with_installs(world: World, fetching: Fetching, pool: ThreadPoolExecutor) -> Control:
+    control = Control(world)
+    steps = InstallSteps(control.owner, world.jobs, fetching, world.announcer, pool=pool)
+    control.stepper._steps = {**control.stepper._steps, MODEL_INSTALL: steps}
+    return control
+
+
+def _unfetched(model: str) -> LoadPlan:
+    return replace(plain_plan(model), files=None)
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_load_whose_bytes_are_missing_waits_for_one_install_job_and_goes_on_when_it_ends(world: World) -> None:
+    Agent(world)
+    world.plans.plans["fetched"] = _unfetched("fetched")
+    fetching = Fetching(world, "fetched")
+    with ThreadPoolExecutor(2) as pool:
+        control = _with_installs(world, fetching, pool)
+        load = control.step(world.loads.request("fetched", "r1").job_id)
+        control.step(load.id)
+        (install,) = world.job_service.children(load.id)
+        assert (install.kind, install.parent_id) == (MODEL_INSTALL, load.id)
+        control.step(install.id)
+        assert fetching.started.wait(60)
+        control.step(install.id)
+        fetching.go_on.set()
+        eventually(lambda: world.job(install.id).state == State.SUCCEEDED, "the install")
+    assert (load.id, load.generation) in world.wakeups.control
+    assert control.step(load.id).op_state == OpState.SENT
+
+
+@pytest.mark.usefixtures("nodes")
+def test_an_install_that_fails_is_the_cause_of_its_load(world: World) -> None:
+    world.plans.plans["unfetchable"] = _unfetched("unfetchable")
+    fetching = Fetching(world, "unfetchable", OperationFailed("digest_mismatch", "other bytes than promised"))
+    fetching.go_on.set()
+    with ThreadPoolExecutor(2) as pool:
+        control = _with_installs(world, fetching, pool)
+        load = control.step(world.loads.request("unfetchable", "r1").job_id)
+        (install,) = world.job_service.children(load.id)
+        control.step(install.id)
+        eventually(lambda: not world.job(install.id).live, "the install")
+    row = control.step(load.id)
+    assert (row.error_cause, row.error) == ("digest_mismatch", "other bytes than promised")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_an_install_whose_job_was_cancelled_stops_its_own_work_and_writes_nothing(world: World) -> None:
+    world.plans.plans["cancelled"] = _unfetched("cancelled")
+    fetching = Fetching(world, "cancelled")
+    with ThreadPoolExecutor(2) as pool:
+        control = _with_installs(world, fetching, pool)
+        load = control.step(world.loads.request("cancelled", "r1").job_id)
+        (install,) = world.job_service.children(load.id)
+        control.step(install.id)
+        assert fetching.started.wait(60)
+        world.job_service.cancel(install.id)
+        control.owner.renew()
+        fetching.go_on.set()
+    assert fetching.cancelled_seen
+    assert world.job(install.id).state == State.CANCELLED
+    assert world.events(install.id).count("cancelled") == 1
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_live_install_s_bytes_are_shown_as_the_load_s(world: World) -> None:
+    world.plans.plans["shown"] = _unfetched("shown")
+    control = Control(world)
+    load = control.step(world.loads.request("shown", "r1").job_id)
+    (install,) = world.job_service.children(load.id)
+    world.sql(
+        "UPDATE jobs SET bytes_done = 50, bytes_total = 100, file_index = 2, files_total = 2 WHERE id = %(id)s",
+        id=install.id,
+    )
+    status = world.loads.status("shown")
+    assert status is not None
+    assert (status.state, status.progress, status.total_bytes) == ("pending", 75.0, 100)
+    assert "fetched to the frontend (75%)" in status.message()

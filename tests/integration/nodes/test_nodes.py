@@ -1,0 +1,172 @@
+"""What registration, heartbeat and approval do to a node's row and to the work of its older lives."""
+
+from __future__ import annotations
+
+import pytest
+
+from localai.errors import NotFound, Replaced
+from localai.ids import new_id
+from localai.jobs.job import State, StopState
+from localai.jobs.operation_rules import Answer
+from localai.nodes.rules import Figures, Registration
+from localai.nodes.service import NodeService
+from localai.nodes.store import PgNodeStore
+from tests.integration.world import GIB, Agent, Control, World, placed_load, serving_load
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def agent(world: World) -> Agent:
+    for node in world.nodes.list():
+        if node.status != "offline":
+            world.nodes.deregister(node.id)
+    return Agent(world)
+
+
+def _service(world: World, **settings: object) -> NodeService:  # type: ignore[type-arg]
+    return NodeService(
+        PgNodeStore(world.unit_of_work, world.operation_rows.new_incarnation),
+        world.bus,
+        tell_moved=lambda moved: None,
+        checkpoint_s=60.0,
+        stale_after_s=300.0,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def test_a_node_is_matched_by_name_keeps_its_id_and_draws_a_new_incarnation(world: World) -> None:
+    first, second = Agent(world, "again"), Agent(world, "again")
+    assert first.id == second.id
+    assert (first.incarnation, second.incarnation) == (1, 2)
+    assert first.registered.node_token != second.registered.node_token
+    assert not world.nodes.check_credential(first.id, first.registered.node_token), "the older credential has ended"
+    assert world.nodes.check_credential(second.id, second.registered.node_token)
+
+
+def test_only_the_hash_of_the_credential_is_stored_and_never_shown(world: World) -> None:
+    agent = Agent(world)
+    (row,) = world.sql("SELECT * FROM nodes WHERE id = %(id)s", id=agent.id)
+    assert agent.registered.node_token not in {str(value) for value in row.values()}
+    shown = world.nodes.get(agent.id)
+    assert shown is not None
+    assert not [key for key in shown.to_json() if "credential" in key or "token" in key]
+    assert not world.nodes.check_credential(new_id(), agent.registered.node_token)
+    assert not world.nodes.check_credential("not-an-id", "x")
+
+
+def test_a_registration_ends_what_older_lives_ran_in_one_transaction(world: World, agent: Agent) -> None:
+    control = Control(world)
+    served, _, _ = serving_load(world, control, [agent], "older-served")
+    running = placed_load(world, control, "older-running")
+    agent.claim(running)
+    stopping = placed_load(world, control, "older-stopping")
+    agent.claim(stopping)
+    world.job_service.cancel(stopping.id)
+    unclaimed = placed_load(world, control, "older-unclaimed")
+    before = world.replicas.routing_version()
+    again = Agent(world, agent.name)
+    row = world.job(running.id)
+    assert (row.state, row.error_cause, row.stop_state) == (State.FAILED, "worker_restarted", StopState.CONFIRMED)
+    assert world.job(stopping.id).stop_state == StopState.CONFIRMED
+    assert [world.replica(m) for m in ("older-served", "older-running", "older-stopping")] == [None] * 3
+    assert world.job(served.id).state == State.SUCCEEDED
+    assert world.replicas.routing_version() > before
+    still = world.job(unclaimed.id)
+    assert (still.state, still.node_incarnation) == (State.RUNNING, None)
+    assert world.replica("older-unclaimed") is not None
+    again.claim(still)
+    assert again.report().operations[0].answer is Answer.KEEP
+
+
+def test_a_new_node_waits_for_approval_unless_it_is_named_or_all_are(world: World) -> None:
+    strict, named = _service(world), _service(world, approve_names=["mine"])
+    assert strict.register(Registration(name=f"n-{new_id()}")).status == "pending"
+    assert named.register(Registration(name="mine")).status == "healthy"
+    waiting = strict.register(Registration(name="waiting"))
+    approved = strict.approve(waiting.id)
+    assert (approved.status, approved.approved) == ("healthy", True)
+    assert strict.approve(waiting.id).status == "healthy"
+    assert strict.register(Registration(name="waiting")).status == "healthy", "an approval outlives a restart"
+    with pytest.raises(NotFound):
+        strict.approve(new_id())
+
+
+def test_nd_01_labels_are_merged_and_an_administrator_s_limit_stays(world: World) -> None:
+    first = world.nodes.register(Registration(name="nd-01", labels={"zone": "a"}))
+    world.sql(
+        'UPDATE nodes SET labels = labels || \'{"by": "admin"}\', max_replicas_per_model = 3, '
+        "max_replicas_set_by_admin = true WHERE id = %(id)s",
+        id=first.id,
+    )
+    world.nodes.register(Registration(name="nd-01", labels={"zone": "b"}, max_replicas_per_model=1))
+    shown = world.nodes.get(first.id)
+    assert shown is not None
+    assert (shown.labels["zone"], shown.labels["by"], shown.labels["node.name"]) == ("b", "admin", "nd-01")
+    assert (shown.max_replicas_per_model, shown.max_replicas_set_by_admin) == (3, True)
+
+
+def test_nd_02_a_figure_that_was_not_read_keeps_its_last_value(world: World) -> None:
+    agent = Agent(world, total_ram=8 * GIB, available_ram=6 * GIB, total_disk=100 * GIB)
+    world.nodes.heartbeat(agent.id, agent.incarnation, Figures(available_ram=2 * GIB))
+    shown = world.nodes.get(agent.id)
+    assert shown is not None
+    assert (shown.total_ram, shown.available_ram, shown.total_disk) == (8 * GIB, 2 * GIB, 100 * GIB)
+
+
+def test_nd_03_a_heartbeat_without_news_is_held_until_the_checkpoint(world: World) -> None:
+    agent = Agent(world, total_ram=8 * GIB, available_ram=6 * GIB)
+
+    def beat(**figures: int) -> bool:
+        before = world.sql("SELECT xmin::text FROM nodes WHERE id = %(id)s", id=agent.id)
+        world.nodes.heartbeat(agent.id, agent.incarnation, Figures(**figures))
+        return bool(world.sql("SELECT xmin::text FROM nodes WHERE id = %(id)s", id=agent.id) != before)
+
+    assert beat(available_ram=6 * GIB), "the first beat this frontend sees"
+    assert not beat(available_ram=6 * GIB)
+    assert not beat(available_ram=6 * GIB - 200 * 1024**2)
+    assert beat(available_ram=6 * GIB - 300 * 1024**2)
+    assert not beat(available_ram=6 * GIB - 400 * 1024**2), "measured from what was written"
+    world.sql("UPDATE nodes SET last_heartbeat = last_heartbeat - interval '61 seconds' WHERE id = %(id)s", id=agent.id)
+    assert beat(available_ram=6 * GIB - 400 * 1024**2)
+
+
+def test_a_heartbeat_of_another_incarnation_or_of_an_unknown_node_is_refused(world: World) -> None:
+    agent = Agent(world)
+    again = Agent(world, agent.name)
+    with pytest.raises(Replaced):
+        world.nodes.heartbeat(agent.id, agent.incarnation, Figures())
+    assert world.nodes.heartbeat(again.id, again.incarnation, Figures()) == "healthy"
+    assert world.nodes.heartbeat(again.id, None, Figures()) == "healthy"
+    for unknown in (new_id(), "not-an-id"):
+        with pytest.raises(NotFound):
+            world.nodes.heartbeat(unknown, 1, Figures())
+
+
+def test_a_silent_node_goes_offline_and_comes_back_with_a_fresh_heartbeat(world: World, agent: Agent) -> None:
+    control = Control(world)
+    serving_load(world, control, [agent], "silent")
+    world.sql("UPDATE nodes SET last_heartbeat = last_heartbeat - interval '6 minutes' WHERE id = %(id)s", id=agent.id)
+    world.nodes.mark_stale()
+    assert world.nodes.get(agent.id).status == "offline"  # type: ignore[union-attr]
+    assert [r for r in world.replicas.routing_snapshot().replicas if r.model == "silent"] == []
+    assert world.replica("silent") is not None, "silence deletes nothing"
+    world.nodes.mark_stale()
+    assert world.nodes.get(agent.id).status == "offline"  # type: ignore[union-attr]
+    world.nodes.heartbeat(agent.id, agent.incarnation, Figures())
+    world.nodes.mark_stale()
+    assert world.nodes.get(agent.id).status == "healthy"  # type: ignore[union-attr]
+    assert [r.model for r in world.replicas.routing_snapshot().replicas if r.model == "silent"] == ["silent"]
+
+
+def test_nd_04_a_node_that_left_stays_away_until_it_registers_and_keeps_its_approval(world: World) -> None:
+    agent = Agent(world)
+    world.nodes.deregister(agent.id, agent.incarnation)
+    world.nodes.mark_stale()
+    shown = world.nodes.get(agent.id)
+    assert shown is not None
+    assert (shown.status, shown.approved) == ("offline", True)
+    again = Agent(world, agent.name)
+    assert (again.id, again.registered.status) == (agent.id, "healthy")
+    with pytest.raises(Replaced):
+        world.nodes.deregister(agent.id, agent.incarnation)
