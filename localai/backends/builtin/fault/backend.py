@@ -18,11 +18,11 @@ import faults
 import grpc
 import serving
 
-#: A child that a stop of the leader alone would leave behind.
+#: A child that a stop of the leader alone would leave behind. Stop signals come blocked from its parent.
 _CHILD = """
 import signal, sys, time
-if sys.argv[1] == "ignore":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if sys.argv[1] == "obey":
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
 time.sleep(86400)
 """
 

@@ -20,6 +20,7 @@ MESSAGE_LIMIT = 50 * 1024 * 1024
 CALL_THREADS = 256
 #: Calls under way get this long after SIGTERM. Below the grace the agent gives before it kills.
 STOP_GRACE_S = 2.0
+STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 def parse_address(argv: list[str]) -> str:
@@ -55,15 +56,20 @@ def serve(backend: backend_pb2_grpc.BackendServicer, address: str, stopping: thr
 
 
 def stop_on_signals(stopping: threading.Event, obeys: Callable[[], bool] = lambda: True) -> None:
-    """Set ``stopping`` at SIGTERM and SIGINT while ``obeys()``. Call it from the main thread."""
+    """Set ``stopping`` at SIGTERM and SIGINT while ``obeys()``. Call it before any other thread starts.
 
-    def on_signal(*_: object) -> None:
-        if obeys():
-            # A handler runs between two steps of the main thread, which may hold the event's lock at that moment.
-            threading.Thread(target=stopping.set).start()
+    A Python handler would not do: it runs in the main thread, and when the system gives the signal to a thread of the
+    engine, nothing wakes the main thread. So the signals are blocked in all threads, and one thread waits for them.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
+    def watch() -> None:
+        while not stopping.is_set():
+            signal.sigwait(STOP_SIGNALS)
+            if obeys():
+                stopping.set()
+
+    threading.Thread(target=watch, name="signals", daemon=True).start()
 
 
 def check_identity(asked: str, loaded: str, context: grpc.ServicerContext) -> None:
