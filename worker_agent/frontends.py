@@ -182,7 +182,7 @@ class Frontends:
     def _range(self, url: str, start: int) -> dict[str, str]:
         headers = {"Range": f"bytes={start}-"} if start else {}
         if url:  # the credential is for frontends, not for whoever else holds a file
-            headers["Authorization"] = f"Bearer {self._node_token}"
+            headers |= _bearer(self._node_token)
         return headers
 
     def _ask(self, method: str, path: str, body: Body, *, token: str | None = None) -> Reply:
@@ -191,9 +191,7 @@ class Frontends:
         for url in self._in_turn():
             sent_at = self._clock()
             try:
-                response = self._client.request(
-                    method, url + path, json=body(), headers={"Authorization": f"Bearer {credential}"}
-                )
+                response = self._client.request(method, url + path, json=body(), headers=_bearer(credential))
                 answer = response.json() if response.status_code < 500 else None
             except (httpx2.TransportError, httpx2.InvalidURL, ValueError) as error:
                 problems.append(f"{url}: {_said(error)}")
@@ -221,6 +219,11 @@ class Frontends:
             if url in self._urls:
                 self._urls.remove(url)
                 self._urls.append(url)
+
+
+def _bearer(credential: str) -> dict[str, str]:
+    """The header of a credential; none for an empty one, which open frontends accept and HTTP does not."""
+    return {"Authorization": f"Bearer {credential}"} if credential else {}
 
 
 def _raise_for(reply: Reply) -> None:

@@ -204,3 +204,13 @@ def test_the_credential_is_not_shown_to_a_source_that_is_no_frontend() -> None:
 
     with frontends(handle).file("http://elsewhere/x", start=0, silence_s=1) as stream:
         assert list(stream.chunks) == [b"x"]
+
+
+def test_an_empty_token_is_not_shown_at_all() -> None:
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        assert "Authorization" not in request.headers
+        return httpx2.Response(200, json={"status": "healthy"})
+
+    client = frontends(handle)
+    client.use_credential("")
+    assert client.heartbeat("n", {}) == "healthy"
