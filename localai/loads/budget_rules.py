@@ -89,11 +89,12 @@ def bound(job: Job, budgets: Budgets, budget: LoadBudget) -> Bound | None:
         after(job.started_at, budgets.max_duration_s),
         f"the load lasted longer than {budgets.max_duration_s:g} s; LOCALAI_STAGING_MAX_DURATION sets the cap",
     )
-    base_s = max(budgets.install_s + budget.seconds + SLACK_S, BASE_LEAST_S)
+    load_s = budgets.pinned_load_s or LOAD_BASE_S
+    base_s = max(budgets.install_s + load_s + SLACK_S, BASE_LEAST_S)
     base = Bound(
         after(job.placed_at, base_s),
-        f"the load did not end within {base_s:.0f} s: install {budgets.install_s:g} s "
-        f"(LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT) + load {budget.reason}",
+        f"the load did not end within {base_s:.0f} s; LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT ({budgets.install_s:g} s) "
+        f"and LOCALAI_NATS_MODEL_LOAD_TIMEOUT ({load_s:g} s) widen it",
     )
     since = job.phase_started_at or job.placed_at
     match job.phase:
