@@ -1,0 +1,146 @@
+"""A Flask application over fakes: no socket, no database, one model that is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+from flask.testing import FlaskClient
+
+from localai.bus.memory import MemoryBus
+from localai.errors import NotFound
+from localai.loads.waiters import Waiters
+from localai.models.loader import ModelConfigs
+from localai.routing.rules import Lease
+from localai.routing.table import RoutingTable
+from localai.settings import Settings
+from tests.fakes.inference import FakeInference, Script
+from tests.fakes.loads import FakeLoads
+from tests.fakes.routing import FakeClock, FakeSnapshot, Replica
+from web.app import make_app
+from web.identity import Keys, NodeKeys
+from web.services import Services
+from web.serving import Serving
+
+KEY = "the-key"
+NODE_ID = "5b2f8a58-0d53-4c2f-9f0c-6c1f5f2b7a11"
+NODE_TOKEN = "node-token"
+
+
+@dataclass
+class FakeNodes:
+    """One node."""
+
+    registered: list[Any] = field(default_factory=list)
+    beats: list[Any] = field(default_factory=list)
+
+    def check_credential(self, node_id: str, token: str) -> bool:
+        return (node_id, token) == (NODE_ID, NODE_TOKEN)
+
+    def get(self, node_id: str) -> Any:
+        return object() if node_id == NODE_ID else None
+
+    def heartbeat(self, node_id: str, incarnation: int | None, figures: Any) -> str:
+        if node_id != NODE_ID:
+            raise NotFound("no such node")
+        self.beats.append((incarnation, figures))
+        return "healthy"
+
+
+@dataclass
+class NoDigests:
+    def known(self, path: Path) -> str | None:
+        return None
+
+
+@dataclass
+class Feed:
+    refreshes: int = 0
+
+    def refresh(self, timeout_s: float) -> bool:
+        self.refreshes += 1
+        return True
+
+
+@dataclass
+class Retired:
+    retired: list[str] = field(default_factory=list)
+
+    def retire(self, replica_id: str, process_instance: str) -> None:
+        self.retired.append(process_instance)
+
+
+class WebBench:
+    """The application, its client, and the fakes behind it."""
+
+    def __init__(self, folder: Path, *, settings: Settings | None = None, **replaced: Any) -> None:
+        self.settings = settings or Settings()
+        self.models = folder / "models"
+        self.models.mkdir()
+        self.configs = ModelConfigs(self.models)
+        self.clock = FakeClock()
+        self.inference = FakeInference()
+        self.table = RoutingTable(lease_ttl_s=90, serve_stale=True, forget=self.inference.forget, clock=self.clock)
+        self.table.hold(Lease.granted(self.clock(), 90))
+        self.loads, self.nodes, self.feed, self.retired = FakeLoads(), FakeNodes(), Feed(), Retired()
+        self.waiters = Waiters(self.loads, self.table, lambda: True, wait_s=0.05, poll_interval_s=30)
+        self.bus = MemoryBus()
+        services = Services(
+            settings=self.settings,
+            keys=Keys([KEY]),
+            node_keys=NodeKeys(self.nodes, "registration-token", clock=self.clock),
+            configs=self.configs,
+            table=self.table,
+            serving=Serving(self.table, self.feed, self.waiters, self.inference, self.retired),
+            loads=replaced.pop("loads", self.loads),
+            jobs=replaced.pop("jobs", None),
+            operations=replaced.pop("operations", None),
+            nodes=self.nodes,  # type: ignore[arg-type]
+            replicas=replaced.pop("replicas", None),
+            events=self.bus,
+            models_folder=self.models,
+            digests=replaced.pop("digests", NoDigests()),
+            start=lambda: None,
+            close=lambda: None,
+        )
+        assert not replaced
+        self.app: Flask = make_app(services)
+        self.client: FlaskClient = self.app.test_client()
+
+    def model(self, name: str, script: Script | None = None, **keys: str) -> Replica:
+        """A config, and a loaded replica where there is a script."""
+        lines = [f"name: {name}", "backend: fault", *(f"{key}: {value}" for key, value in keys.items())]
+        (self.models / f"{name.replace('/', '__')}.yaml").write_text("\n".join(lines))
+        self.configs.refresh()
+        replica = Replica(model=name, identity=f"identity-of-{name}", process_instance=f"instance-of-{name}")
+        if script is not None:
+            self.inference.scripts[replica.endpoint] = script
+            known = [r for m in self._names() for r in self.table.replicas(m)]
+            self.route(*known, replica)  # type: ignore[arg-type]
+        return replica
+
+    def route(self, *replicas: Replica) -> None:
+        """The rows say that these serve."""
+        self.table.apply(FakeSnapshot(self.table.version + 1, replicas), asked_at=self.clock())
+
+    def chat(self, model: str = "m", **body: Any) -> Any:
+        messages = body.pop("messages", [{"role": "user", "content": "hello"}])
+        return self.post("/v1/chat/completions", {"model": model, "messages": messages, **body})
+
+    def post(self, path: str, body: Any, **options: Any) -> Any:
+        """The whole answer, closed as a server closes it."""
+        options.setdefault("buffered", True)
+        return self.client.post(path, json=body, headers=self.key(), **options)
+
+    def get(self, path: str, **options: Any) -> Any:
+        return self.client.get(path, headers=self.key(), **options)
+
+    @staticmethod
+    def key(token: str = KEY) -> dict[str, str]:
+        return {"Authorization": f"Bearer {token}"}
+
+    def _names(self) -> Sequence[str]:
+        return [config.name for config in self.configs.all()]

@@ -1,0 +1,311 @@
+"""The agent's routes: credentials, claims, reports, and files that stay inside their folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localai.errors import Replaced
+from localai.jobs.operation_rules import Order, Report, ReportAnswer
+from localai.jobs.operations import WorkerMustDrop
+from localai.nodes.service import Registered
+from tests.fakes.web import NODE_ID, NODE_TOKEN, WebBench
+from web.identity import CREDENTIAL_AGE_S, Keys, NodeKeys
+from web.node.files import PIECE_BYTES, wanted_range
+
+pytestmark = pytest.mark.unit
+
+NODE = {"Authorization": f"Bearer {NODE_TOKEN}"}
+REGISTRATION = {"Authorization": "Bearer registration-token"}
+
+
+class Operations:
+    """Answers as a test says; `claims` and `reports` hold what came."""
+
+    def __init__(self) -> None:
+        self.claims: list[Any] = []
+        self.reports: list[Report] = []
+        self.error: Exception | None = None
+
+    def claim(self, *arguments: Any) -> Order:
+        self.claims.append(arguments)
+        if self.error:
+            raise self.error
+        fields = dict.fromkeys(Order.__dataclass_fields__)
+        return Order(**{**fields, "job_id": arguments[2], "files": ()})  # type: ignore[arg-type]
+
+    def report(self, node_id: str, report: Report) -> ReportAnswer:
+        self.reports.append(report)
+        if self.error:
+            raise self.error
+        return ReportAnswer()
+
+
+@pytest.fixture
+def operations() -> Operations:
+    return Operations()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, operations: Operations) -> WebBench:
+    return WebBench(tmp_path, operations=operations)
+
+
+def claim(bench: WebBench, headers: dict[str, str], **body: Any) -> Any:
+    content = {"op_generation": 3, "incarnation": 2, **body}
+    return bench.client.post(f"/api/node/{NODE_ID}/jobs/the-job/claim", json=content, headers=headers)
+
+
+def test_a_claim_is_answered_with_the_order(bench: WebBench, operations: Operations) -> None:
+    response = claim(bench, NODE, seq=9)
+    assert response.status_code == 200
+    assert response.get_json()["job_id"] == "the-job"
+    assert operations.claims == [(NODE_ID, 2, "the-job", 3, 9)]
+
+
+@pytest.mark.parametrize("error", [WorkerMustDrop("failed"), Replaced("a newer life")])
+def test_a_refused_claim_is_409(bench: WebBench, operations: Operations, error: Exception) -> None:
+    operations.error = error
+    response = claim(bench, NODE)
+    assert response.status_code == 409
+    assert isinstance(response.get_json()["error"], str)
+    assert response.get_json().get("state") == getattr(error, "state", None)
+
+
+@pytest.mark.parametrize("body", [{"op_generation": "x"}, {"op_generation": None}, {"incarnation": 1.5}])
+def test_a_claim_that_cannot_be_read_is_400(bench: WebBench, operations: Operations, body: dict[str, Any]) -> None:
+    assert claim(bench, NODE, **body).status_code == 400
+    assert operations.claims == []
+
+
+@pytest.mark.parametrize("headers", [{}, REGISTRATION, {"Authorization": "Bearer wrong"}])
+def test_a_claim_needs_the_node_s_own_credential(bench: WebBench, headers: dict[str, str]) -> None:
+    response = claim(bench, headers)
+    assert response.status_code == 401
+    assert isinstance(response.get_json()["error"], str)
+
+
+def test_a_report_is_answered(bench: WebBench, operations: Operations) -> None:
+    body = Report(incarnation=2, seq=7).to_json()
+    response = bench.client.post(f"/api/node/{NODE_ID}/report", json=body, headers=NODE)
+    assert response.get_json() == {"operations": [], "stop_processes": []}
+    assert operations.reports[0].seq == 7
+
+
+@pytest.mark.parametrize("body", [{}, {"incarnation": 1}, {"incarnation": 1, "seq": 1, "operations": [{"x": 1}]}])
+def test_a_report_that_cannot_be_read_is_400(bench: WebBench, operations: Operations, body: Any) -> None:
+    assert bench.client.post(f"/api/node/{NODE_ID}/report", json=body, headers=NODE).status_code == 400
+    assert operations.reports == []
+
+
+def test_a_heartbeat_may_carry_either_token_and_no_body(bench: WebBench) -> None:
+    for headers in (NODE, REGISTRATION):
+        response = bench.client.post(f"/api/node/{NODE_ID}/heartbeat", headers=headers)
+        assert response.get_json() == {"message": "heartbeat received", "status": "healthy"}
+
+
+def test_a_heartbeat_leaves_out_what_the_node_could_not_read(bench: WebBench) -> None:
+    body = {"incarnation": 4, "available_ram": 2**40, "cpu_load_1": 0.5}
+    bench.client.post(f"/api/node/{NODE_ID}/heartbeat", json=body, headers=NODE)
+    incarnation, figures = bench.nodes.beats[0]
+    assert incarnation == 4
+    assert (figures.available_ram, figures.cpu_load_1, figures.available_vram) == (2**40, 0.5, None)
+
+
+def test_a_heartbeat_of_an_unknown_node_is_404(bench: WebBench) -> None:
+    unknown = "00000000-0000-4000-8000-000000000000"
+    for headers in (NODE, REGISTRATION):
+        assert bench.client.post(f"/api/node/{unknown}/heartbeat", headers=headers).status_code == 404
+
+
+def test_a_registration_needs_the_token_in_header_and_body(bench: WebBench) -> None:
+    body = {"name": "one", "address": "127.0.0.1:1", "token": "registration-token"}
+    for headers, content in ((NODE, body), (REGISTRATION, {**body, "token": "x"}), ({}, body)):
+        response = bench.client.post("/api/node/register", json=content, headers=headers)
+        assert response.status_code == 401, content
+
+
+def test_a_registration_is_answered_with_a_credential(bench: WebBench) -> None:
+    from datetime import UTC, datetime
+
+    def register(registration: Any) -> Registered:
+        bench.nodes.registered.append(registration)
+        return Registered(
+            id=NODE_ID,
+            name="one",
+            node_type="backend",
+            status="pending",
+            created_at=datetime(2030, 1, 2, tzinfo=UTC),
+            incarnation=5,
+            node_token="drawn",
+        )
+
+    bench.nodes.register = register  # type: ignore[attr-defined]
+    body = {"name": "one", "address": "127.0.0.1:1", "token": "registration-token", "total_ram": 5}
+    response = bench.client.post("/api/node/register", json=body, headers=REGISTRATION)
+    assert response.status_code == 201
+    answer = response.get_json()
+    assert (answer["node_token"], answer["incarnation"], answer["created_at"]) == ("drawn", 5, "2030-01-02T00:00:00Z")
+    assert answer["link"] == {"kind": "nats"}
+    assert bench.nodes.registered[0].figures.total_ram == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "x" * 256}, "name"),
+        ({"node_type": "toaster"}, "node_type"),
+        ({"address": None}, "address"),
+        ({"total_ram": "much"}, "total_ram"),
+        ({"labels": {"a": 1}}, "labels"),
+    ],
+)
+def test_a_registration_that_cannot_be_used_is_400(bench: WebBench, change: dict[str, Any], field: str) -> None:
+    body = {"name": "one", "address": "127.0.0.1:1", "token": "registration-token", **change}
+    response = bench.client.post("/api/node/register", json=body, headers=REGISTRATION)
+    assert response.status_code == 400
+    assert field in response.get_json()["error"]
+
+
+# Files
+
+
+def get(bench: WebBench, path: str, **headers: str) -> Any:
+    return bench.client.get(f"/api/node/{NODE_ID}/files/{path}", headers={**NODE, **headers}, buffered=True)
+
+
+def test_a_file_is_sent_whole(bench: WebBench) -> None:
+    content = bytes(range(256)) * 3000
+    assert len(content) > 2 * PIECE_BYTES
+    (bench.models / "sub folder").mkdir()
+    (bench.models / "sub folder" / "model.gguf").write_bytes(content)
+    response = get(bench, "sub%20folder/model.gguf")
+    assert response.status_code == 200
+    assert response.data == content
+    assert response.headers["Content-Length"] == str(len(content))
+    assert response.headers["Accept-Ranges"] == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("header", "start", "end"),
+    [("bytes=4-", 4, 10), ("bytes=0-0", 0, 1), ("bytes=2-5", 2, 6), ("bytes=8-99", 8, 10), ("bytes=-3", 7, 10)],
+)
+def test_st_01_a_range_is_sent_as_206(bench: WebBench, header: str, start: int, end: int) -> None:
+    (bench.models / "f").write_bytes(b"0123456789")
+    response = get(bench, "f", Range=header)
+    assert response.status_code == 206
+    assert response.data == b"0123456789"[start:end]
+    assert response.headers["Content-Range"] == f"bytes {start}-{end - 1}/10"
+
+
+@pytest.mark.parametrize("header", ["bytes=10-", "bytes=99-100", "bytes=-0"])
+def test_st_01_a_range_outside_is_416_with_the_size(bench: WebBench, header: str) -> None:
+    (bench.models / "f").write_bytes(b"0123456789")
+    response = get(bench, "f", Range=header)
+    assert response.status_code == 416
+    assert response.headers["Content-Range"] == "bytes */10"
+
+
+@pytest.mark.parametrize("header", [None, "bytes=5-2,7-9", "lines=1-2", "bytes=x-"])
+def test_a_header_of_another_form_is_ignored(header: str | None) -> None:
+    wanted = wanted_range(header, 10)
+    assert wanted is not None and (wanted.start, wanted.length, wanted.partial) == (0, 10, False)
+
+
+def test_an_empty_file_is_sent(bench: WebBench) -> None:
+    (bench.models / "empty").write_bytes(b"")
+    assert (get(bench, "empty").status_code, get(bench, "empty").data) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret", "sub/../../secret", "%2e%2e/secret", "..%2fsecret", "/etc/passwd", "link", "out/secret", "no"]
+)
+def test_nothing_outside_the_models_folder_is_sent(bench: WebBench, path: str) -> None:
+    secret = bench.models.parent / "secret"
+    secret.write_text("private bytes")
+    (bench.models / "link").symlink_to(secret)
+    (bench.models / "out").symlink_to(bench.models.parent)
+    response = get(bench, path)
+    assert response.status_code == 404
+    assert b"private bytes" not in response.data
+
+
+def test_a_folder_is_no_file(bench: WebBench) -> None:
+    (bench.models / "folder").mkdir()
+    assert get(bench, "folder").status_code == 404
+
+
+def test_a_link_inside_the_folder_is_followed(bench: WebBench) -> None:
+    (bench.models / "f").write_bytes(b"x")
+    (bench.models / "same").symlink_to(bench.models / "f")
+    assert get(bench, "same").data == b"x"
+
+
+def test_files_need_the_node_s_credential(bench: WebBench) -> None:
+    (bench.models / "f").write_bytes(b"x")
+    for headers in ({}, REGISTRATION):
+        assert bench.client.get(f"/api/node/{NODE_ID}/files/f", headers=headers).status_code == 401
+
+
+def test_a_known_digest_goes_with_the_file(tmp_path: Path) -> None:
+    class Known:
+        def known(self, path: Path) -> str | None:
+            return "digest-of-" + path.name
+
+    bench = WebBench(tmp_path, digests=Known())
+    (bench.models / "f").write_bytes(b"x")
+    assert get(bench, "f").headers["X-Content-SHA256"] == "digest-of-f"
+
+
+def test_a_file_that_shrinks_while_it_is_sent_breaks_the_answer(bench: WebBench) -> None:
+    path = bench.models / "f"
+    path.write_bytes(b"x" * (2 * PIECE_BYTES))
+    response = bench.client.get(f"/api/node/{NODE_ID}/files/f", headers=NODE, buffered=False)
+    pieces = iter(response.response)
+    next(pieces)
+    path.write_bytes(b"")
+    with pytest.raises(EOFError):
+        list(pieces)
+    response.close()
+
+
+# Keys
+
+
+def test_a_node_s_credential_is_believed_for_a_few_seconds(bench: WebBench) -> None:
+    asked: list[str] = []
+
+    class Nodes:
+        valid = True
+
+        def check_credential(self, node_id: str, token: str) -> bool:
+            asked.append(token)
+            return self.valid
+
+        def get(self, node_id: str) -> object:
+            return self
+
+    keys = NodeKeys(Nodes(), "", clock=bench.clock)
+    for _ in range(5):
+        keys.require_node(NODE_ID, "t")
+    assert asked == ["t"]
+    keys.require_node(NODE_ID, "other")
+    assert asked == ["t", "other"]
+    bench.clock.advance(CREDENTIAL_AGE_S + 0.1)
+    keys.require_node(NODE_ID, "t")
+    assert asked == ["t", "other", "t"]
+
+
+def test_any_token_registers_where_none_is_set(bench: WebBench) -> None:
+    keys = NodeKeys(bench.nodes, "")
+    keys.require_registration("", "whatever")
+
+
+def test_keys_accept_each_of_several_and_nothing_else() -> None:
+    keys = Keys(["one", "two", ""])
+    assert keys.accept("one") and keys.accept("two")
+    assert not keys.accept("") and not keys.accept("three")
+    assert not Keys([])
