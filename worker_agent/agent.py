@@ -76,8 +76,8 @@ class Agent:
         self._journal = Journal(place.folders.journal)
         self.operations = Operations(kill_ttl_s=settings.worker_kill_ttl_s, clock=boottime, changed=self._news.set)
         self.supervisor = self._make_supervisor()
-        self.runner = OperationRunner(self._parts(registered))
         self.reporter = self._make_reporter(registered)
+        self.runner = OperationRunner(self._parts(registered))
         self.heartbeat = self._make_heartbeat(registered)
         self.queue = OrderQueue(node_id=registered.node_id, broker_url=settings.broker_url, run=self.runner.submit)
         self.stops = StopResponder(
@@ -132,9 +132,9 @@ class Agent:
         return left
 
     def _say_the_end(self) -> None:
-        """One last report, so that rows need not wait for the next incarnation. Losing it costs only time."""
+        """Tell a frontend, so that rows need not wait for the next incarnation or for silence to count."""
         self.reporter.stop(0.0)
-        last = threading.Thread(target=self.reporter.report_once, name="last-report", daemon=True)
+        last = threading.Thread(target=self.reporter.say_the_end, name="last-report", daemon=True)
         last.start()
         last.join(LAST_REPORT_S)
 
@@ -185,6 +185,7 @@ class Agent:
             models=place.folders.models,
             environ=partial(environ.of_order, base),
             kill_ttl_s=settings.worker_kill_ttl_s,
+            last_seq=self.reporter.last_seq,
             clock=boottime,
             hooks=place.hooks,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localai.errors import StartRefused
-from localai.settings import Settings
+from localai.settings import Settings, default_state_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Folders:
         return self.data / "incarnation"
 
     @classmethod
-    def of(cls, settings: Settings, home: Path) -> Folders:
+    def of(cls, settings: Settings) -> Folders:
         """The folders of these settings, with absolute paths."""
-        data = settings.data_path or (settings.state_dir or home / ".local/share/localai") / "worker"
+        data = settings.data_path or (settings.state_dir or default_state_dir()) / "worker"
         models = settings.models_path or data / "models"
         backends = settings.backends_path or data / "backends"
         return cls(data.absolute(), models.absolute(), backends.absolute())

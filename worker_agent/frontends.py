@@ -130,10 +130,13 @@ class Frontends:
         _raise_for(reply)
         return str(reply.body.get("status", ""))
 
-    def claim(self, node_id: str, job_id: str, op_generation: int, incarnation: int) -> Reply:
-        """The grant, whose body is an Order. Raises ClaimRefused, NotFound, NotAuthenticated, NoFrontend."""
-        body = {"op_generation": op_generation, "incarnation": incarnation}
-        reply = self._ask("POST", f"/api/node/{node_id}/jobs/{job_id}/claim", lambda: body)
+    def claim(self, registered: Registered, job_id: str, op_generation: int, *, seq: int) -> Reply:
+        """The grant, whose body is an Order. Raises ClaimRefused, NotFound, NotAuthenticated, NoFrontend.
+
+        ``seq`` is the number of a report after which every report lists the operation.
+        """
+        body = {"op_generation": op_generation, "incarnation": registered.incarnation, "seq": seq}
+        reply = self._ask("POST", f"/api/node/{registered.node_id}/jobs/{job_id}/claim", lambda: body)
         if reply.status == 409:
             raise ClaimRefused(reply.error)
         _raise_for(reply)
@@ -150,6 +153,11 @@ class Frontends:
             return ReportAnswer.from_json(reply.body), reply.sent_at
         except (KeyError, TypeError, ValueError) as error:
             raise NoFrontend(f"the answer to a report cannot be read: {error}") from None
+
+    def deregister(self, registered: Registered) -> None:
+        """Say that this agent ends in good order. Raises NotFound, Replaced, NotAuthenticated, NoFrontend."""
+        body = {"incarnation": registered.incarnation}
+        _raise_for(self._ask("POST", f"/api/node/{registered.node_id}/deregister", lambda: body))
 
     @contextmanager
     def file(self, source: str, *, start: int, silence_s: float) -> Iterator[FileStream]:

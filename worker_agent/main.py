@@ -6,7 +6,6 @@ import os
 import socket
 import sys
 import time
-from pathlib import Path
 
 from localai import logs
 from localai.clock import boottime
@@ -63,7 +62,7 @@ def _check(settings: Settings) -> None:
 def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
     """Serve until something asks for the end."""
     hostname = socket.gethostname()
-    addresses, folders = Addresses.of(settings, hostname), Folders.of(settings, Path.home())
+    addresses, folders = Addresses.of(settings, hostname), Folders.of(settings)
     folders.make()
     lock = FolderLock(folders.data)
     agents: list[Agent] = []

@@ -116,17 +116,19 @@ class Operations:
     # What the operation's own thread says
 
     def enter_phase(self, key: Key, phase: Phase) -> None:
-        """A new phase begins; its counters start at zero."""
+        """A new phase begins. Its counters start at zero; while it loads, an operation keeps those of its staging."""
         with self._locked():
             operation = self._get(key)
+            fresh = Operation(job_id=key[0], op_generation=key[1])
+            counted = operation if phase is Phase.LOADING else fresh
             self._put(
                 replace(
                     operation,
                     phase=phase,
-                    bytes_done=0,
-                    bytes_total=0,
-                    file_index=0,
-                    files_total=0,
+                    bytes_done=counted.bytes_done,
+                    bytes_total=counted.bytes_total,
+                    file_index=counted.file_index,
+                    files_total=counted.files_total,
                     message=None,
                     progress=operation.progress + 1,
                 )

@@ -42,6 +42,8 @@ class Parts:
     models: Path
     environ: Callable[[Order], dict[str, str]]
     kill_ttl_s: float
+    #: Number of the newest report that was begun.
+    last_seq: Callable[[], int]
     clock: Callable[[], float]
     hooks: Hooks
 
@@ -116,9 +118,10 @@ class OperationRun:
     def _claim(self) -> Order | None:
         """The order, or None when nothing may start. Asks again while nobody answers."""
         parts, retry_s, began = self._parts, CLAIM_RETRY_S[0], self._parts.clock()
+        seq = parts.last_seq()  # read after the operation was entered: every later report lists it
         while True:
             try:
-                reply = parts.frontends.claim(parts.registered.node_id, *self._key, parts.registered.incarnation)
+                reply = parts.frontends.claim(parts.registered, *self._key, seq=seq)
             except ClaimRefused as error:
                 log.info("claim refused", extra=logs.fields(reason=error.message))
                 parts.operations.refused(self._key)

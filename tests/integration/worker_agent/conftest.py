@@ -132,7 +132,7 @@ def make_rig(frontend: FakeFrontend, tmp_path: Path) -> Iterator[MakeRig]:
 
         def make(hooks: Hooks | None = None, urls: tuple[str, ...] | None = None, **changes: Any) -> Rig:
             settings = settings_for(tmp_path, *(urls or (frontend.url,)), **changes)
-            folders, addresses = Folders.of(settings, tmp_path), Addresses.of(settings, "localhost")
+            folders, addresses = Folders.of(settings), Addresses.of(settings, "localhost")
             folders.make()
             frontends = Frontends(settings.register_to, registration_token=TOKEN, timeout_s=2.0, clock=boottime)
             stack.callback(frontends.close)

@@ -47,6 +47,7 @@ class FakeFrontend:
         self.verdict: Verdict = _natural
         self.stop_processes: tuple[str, ...] = ()
         self.registrations: list[dict[str, Any]] = []
+        self.deregistered: list[int] = []
         self.heartbeats: list[dict[str, Any]] = []
         self.claims: list[Key] = []
         self.reports: list[Report] = []
@@ -61,7 +62,14 @@ class FakeFrontend:
         #: Called before a claim is answered.
         self.before_grant: Callable[[Key], None] = lambda key: None
         self._changed = threading.Condition()
-        self._server = create_server(self._app, host="127.0.0.1", port=0, threads=8)
+        self._server = create_server(
+            # A file is answered from memory: the library forgets to close what it spills to disk.
+            self._app,
+            host="127.0.0.1",
+            port=0,
+            threads=8,
+            outbuf_overflow=1 << 30,
+        )
         self.url = f"http://127.0.0.1:{self._server.effective_port}"
         self._thread = threading.Thread(target=self._server.run, name="fake-frontend", daemon=True)
         self._thread.start()
@@ -127,18 +135,26 @@ class FakeFrontend:
             return self._register(body, auth)
         if auth not in ("Bearer node-token", f"Bearer {TOKEN}"):
             return 401, {"error": "the credential is not accepted"}
+        return self._answer_node(path, body)
+
+    def _answer_node(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if path.endswith("/heartbeat"):
             self.heartbeats.append(body)
             return self.heartbeat_status, {"message": "heartbeat received", "status": self.status}
+        if path.endswith("/deregister"):
+            self.deregistered.append(body["incarnation"])
+            return 200, {"message": "node set to offline"}
         if path.endswith("/report"):
             return self._report(Report.from_json(body))
         if claim := re.search(r"/jobs/([^/]+)/claim$", path):
-            key = (claim[1], int(body["op_generation"]))
-            self.claims.append(key)
-            self.before_grant(key)
-            order = self.orders.get(key)
-            return (409, {"error": "refused", "state": "failed"}) if order is None else (200, order.to_json())
+            return self._claim((claim[1], int(body["op_generation"])))
         return 404, {"error": "not found"}
+
+    def _claim(self, key: Key) -> tuple[int, dict[str, Any]]:
+        self.claims.append(key)
+        self.before_grant(key)
+        order = self.orders.get(key)
+        return (409, {"error": "refused", "state": "failed"}) if order is None else (200, order.to_json())
 
     def _register(self, body: dict[str, Any], auth: str) -> tuple[int, dict[str, Any]]:
         if body.get("token") != TOKEN or auth != f"Bearer {TOKEN}":

@@ -167,6 +167,7 @@ def test_sc_05_sigterm_leaves_no_child_and_says_the_end(machine: Machine) -> Non
     assert boottime() - began < 5 + 3  # 5 s, and room for a busy machine
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert machine.frontend.reports[-1].processes == ()
+    assert machine.frontend.deregistered == [1]
     error = machine.frontend.wait_report(loading, OpState.ENDED).error
     assert error is not None
     assert error.cause == Cause.WORKER_RESTARTED

@@ -10,10 +10,11 @@ import pytest
 from localai.errors import NotAuthenticated, NotFound, Replaced, StartRefused
 from localai.jobs.operation_rules import Report
 from tests.unit.worker_agent.factories import Clock
-from worker_agent.frontends import ClaimRefused, Frontends, NoFrontend
+from worker_agent.frontends import ClaimRefused, Frontends, NoFrontend, Registered
 
 pytestmark = pytest.mark.unit
 
+REGISTERED = Registered("n", "node", "healthy", 1, "own")
 A, B = "http://a", "http://b"
 Handler = Callable[[httpx2.Request], httpx2.Response]
 
@@ -85,7 +86,7 @@ def test_something_that_is_no_frontend_is_passed_over() -> None:
 def test_an_answer_that_is_a_refusal_is_not_asked_of_another_frontend() -> None:
     handle, asked = answering(a=(409, {"error": "refused"}), b=200)
     with pytest.raises(ClaimRefused, match="refused"):
-        frontends(handle).claim("n", "j", 1, 1)
+        frontends(handle).claim(REGISTERED, "j", 1, seq=0)
     assert asked == ["a"]
 
 

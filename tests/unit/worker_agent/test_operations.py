@@ -244,6 +244,15 @@ def test_stages_and_phases_are_news_and_bytes_are_not(table: Table) -> None:
     assert (operation.bytes_done, operation.progress) == (0, 2)
 
 
+def test_st_09_loading_keeps_the_counters_of_staging_so_that_progress_never_goes_back(table: Table) -> None:
+    table.working()
+    table.operations.enter_phase(KEY, Phase.STAGING)
+    table.operations.moved(KEY, bytes_done=10, bytes_total=10, file_index=1, files_total=1)
+    table.operations.enter_phase(KEY, Phase.LOADING)
+    (said,) = table.operations.snapshot()[0]
+    assert (said.phase, said.bytes_done, said.bytes_total, said.message) == (Phase.LOADING, 10, 10, None)
+
+
 def test_start_waits_for_the_end_of_a_doomed_process_of_the_same_key(table: Table) -> None:
     _, group = table.ready()
     table.answer(Answer.COMPLETE)
