@@ -66,7 +66,7 @@ def test_the_load_is_a_job_with_its_history_and_its_child(up: Frontend) -> None:
     job = up.jobs(kind="model.load", subject="smollm2-135m", state="succeeded")[0]
     detail = up.get(f"/api/jobs/{job['id']}").json()
     names = [event["event"] for event in detail["events"]]
-    assert names[0] == "queued" and names[-1] == "succeeded"
+    assert names[0] == "requested" and names[-1] == "succeeded"
     assert [event["event"] for event in detail["events"]].count("succeeded") == 1
 
 
