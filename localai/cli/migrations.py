@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from localai.errors import BadSetting, StartRefused, StorageUnavailable
 
@@ -13,13 +14,21 @@ DATABASE_LIMIT_S = 60.0
 _AGAIN_S = 1.0
 
 
-def import_early() -> None:
-    """Begin with the imports of `upgrade` on another thread, while servers start."""
+def import_early() -> Callable[[], None]:
+    """Begin with the imports of `upgrade` on another thread, while servers start; returns what waits for their end.
+
+    To be waited for before anything of them is imported elsewhere: SQLAlchemy and Alembic import themselves in circles,
+    and two threads that walk a circle from two sides get a half-made module.
+    """
 
     def load() -> None:
-        from localai.db import engine, migrate  # noqa: F401
+        # A failure comes again, and is told, where the same is imported for use.
+        with suppress(ImportError):
+            from localai.db import engine, migrate  # noqa: F401
 
-    threading.Thread(target=load, name="import-migrations", daemon=True).start()
+    thread = threading.Thread(target=load, name="import-migrations", daemon=True)
+    thread.start()
+    return thread.join
 
 
 def upgrade(url: str) -> None:

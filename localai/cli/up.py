@@ -54,13 +54,13 @@ def _run(
     folder.env.unlink(missing_ok=True)  # the last start's, until this one's servers answer
     kept = servers.settle_credentials(folder)
     settings = _filled_in(settings, folder, kept)
-    if not servers_only:
-        migrations.import_early()
+    imported = None if servers_only else migrations.import_early()
     supervisor.start(servers.prepare(folder, kept, account, say))
     env_file.write(folder.env, _environment(settings, servers_only))
-    if servers_only:
+    if imported is None:
         click.echo(f"The servers are ready; their URLs are in {folder.env}")
     else:
+        supervisor.call(imported)
         _start_ours(supervisor, settings, folder, kept)
         click.echo(_greeting(settings, folder))
     supervisor.watch()
