@@ -143,14 +143,13 @@ class Node:
 
     web: WebProcess
     name: str = "node-1"
-    body: Mapping[str, Any] = field(default_factory=dict)
     processes: dict[str, ProcessReport] = field(default_factory=dict)
     seq: int = 0
 
     def __post_init__(self) -> None:
         response = httpx2.post(
             f"{self.web.url}/api/node/register",
-            json={"name": self.name, "address": "127.0.0.1:50051", "token": TOKEN, "total_ram": 2**34, **self.body},
+            json={"name": self.name, "address": "127.0.0.1:50051", "token": TOKEN, "total_ram": 2**34},
             headers={"Authorization": f"Bearer {TOKEN}"},
         )
         assert response.status_code == 201, response.text
@@ -176,11 +175,6 @@ class Node:
         response = self.post("report", report.to_json())
         assert response.status_code == 200, response.text
         return dict(response.json())
-
-    def process_ended(self, backend: GrpcBackend) -> None:
-        """Say that a model process is gone."""
-        self.processes.pop(backend.endpoint.process_instance, None)
-        self.report()
 
 
 class Bench:
@@ -216,6 +210,8 @@ class Bench:
             elsewhere=lambda call: None,
         )
         self.webs: list[WebProcess] = []
+        #: The newest life of each node; placement may choose any of them.
+        self.nodes: dict[str, Node] = {}
         self.backends: list[GrpcBackend] = []
         self.threads = ThreadPoolExecutor(64)
 
@@ -244,29 +240,49 @@ class Bench:
         self.backends.append(backend)
         return backend
 
-    def load(self, model: str, node: Node, backend: GrpcBackend) -> str:
+    def node(self, web: WebProcess, name: str = "node-1") -> Node:
+        """Register a node; doing it again under one name begins a new life of it."""
+        node = Node(web, name)
+        self.nodes[node.id] = node
+        return node
+
+    def load(self, model: str, backend: GrpcBackend) -> str:
         """Carry the live attempt of a model to its end, as control and agent do; its job id."""
-        job_id = self.place(model, node)
-        self.finish(job_id, node, backend)
+        job_id = self.place(model)
+        self.finish(job_id, backend)
         return job_id
 
-    def place(self, model: str, node: Node) -> str:
-        """Take and place the live attempt, and claim its operation."""
+    def place(self, model: str) -> str:
+        """Take and place the live attempt, and claim its operation on whichever node was chosen."""
         eventually(lambda: self.live(model) is not None, f"a job for {model}")
         live = self.live(model)
         assert live is not None
         self.ownership.stepper.step(live.id, live.generation)
         job = self.rows.jobs.get(live.id)
         assert job is not None and job.op_generation is not None, job
-        assert node.claim(job.id, job.op_generation).status_code == 200
+        assert self.node_of(job.id).claim(job.id, job.op_generation).status_code == 200
         return job.id
+
+    def node_of(self, job_id: str) -> Node:
+        """The node an attempt was placed on."""
+        job = self.rows.jobs.get(JobId(job_id))
+        assert job is not None and job.node_id is not None
+        return self.nodes[job.node_id]
+
+    def process_ended(self, backend: GrpcBackend) -> None:
+        """Say that a model process is gone."""
+        instance = backend.endpoint.process_instance
+        (node,) = [node for node in self.nodes.values() if instance in node.processes]
+        del node.processes[instance]
+        node.report()
 
     def live(self, model: str) -> Any:
         row = self.rows.loads.current(model)
         return row.job if row is not None and row.job.live else None
 
-    def finish(self, job_id: str, node: Node, backend: GrpcBackend) -> None:
+    def finish(self, job_id: str, backend: GrpcBackend) -> None:
         """The process is READY, and control commits it."""
+        node = self.node_of(job_id)
         job = self.rows.jobs.get(JobId(job_id))
         assert job is not None and job.op_generation is not None
         instance, address = backend.endpoint.process_instance, backend.endpoint.address
@@ -318,9 +334,12 @@ class Freezable:
         self._target = (host, port)
         self._running = threading.Event()
         self._running.set()
+        self._closed = False
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = []
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
 
     def freeze(self) -> None:
         self._running.clear()
@@ -329,8 +348,15 @@ class Freezable:
         self._running.set()
 
     def close(self) -> None:
+        self._closed = True
         self._running.set()
-        self._listener.close()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for end in self._ends:
+            _shut(end)
+        for thread in self._threads:
+            thread.join(LIMIT_S)
+        for end in (self._listener, *self._ends):
+            end.close()
 
     def _accept(self) -> None:
         while True:
@@ -338,14 +364,14 @@ class Freezable:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self._ends.append(client)
             self._running.wait()
-            try:
-                server = socket.create_connection(self._target)
-            except OSError:
-                client.close()
-                continue
+            server = socket.create_connection(self._target)
+            self._ends.append(server)
             for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
+                thread = threading.Thread(target=self._forward, args=(source, sink), daemon=True)
+                self._threads.append(thread)
+                thread.start()
 
     def _forward(self, source: socket.socket, sink: socket.socket) -> None:
         try:
@@ -355,8 +381,11 @@ class Freezable:
         except OSError:
             pass
         finally:
-            for end in (source, sink):
-                try:
-                    end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    continue
+            _shut(sink)
+
+
+def _shut(end: socket.socket) -> None:
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return

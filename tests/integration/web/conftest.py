@@ -26,5 +26,5 @@ def web(bench: Bench) -> WebProcess:
 
 
 @pytest.fixture(scope="module")
-def node(web: WebProcess) -> Node:
-    return Node(web)
+def node(bench: Bench, web: WebProcess) -> Node:
+    return bench.node(web)

@@ -21,7 +21,7 @@ def test_a_cold_request_waits_and_is_served_and_the_next_makes_no_statement(
     bench.model("cold")
     waits = [bench.in_background(lambda: web.chat("cold")) for _ in range(10)]
     backend = bench.backend(says("warm", " and ready"))
-    bench.load("cold", node, backend)
+    bench.load("cold", backend)
     for wait in waits:
         response = wait.result(LIMIT_S)
         assert response.status_code == 200, response.text
@@ -36,7 +36,7 @@ def test_a_cold_request_waits_and_is_served_and_the_next_makes_no_statement(
 def test_ap_02_a_stream_has_the_original_api_s_shape(bench: Bench, web: WebProcess, node: Node) -> None:
     bench.model("streamed")
     wait = bench.in_background(lambda: web.chat("streamed", stream=True, stream_options={"include_usage": True}).text)
-    bench.load("streamed", node, bench.backend(says("Par", "is", "!")))
+    bench.load("streamed", bench.backend(says("Par", "is", "!")))
     events = [line.removeprefix("data: ") for line in wait.result(LIMIT_S).split("\n\n") if line]
     assert events[-1] == "[DONE]"
     chunks = [json.loads(event) for event in events[:-1]]
@@ -53,7 +53,7 @@ def test_pm_06_a_client_that_leaves_a_silent_model_cancels_the_call(
 ) -> None:
     model = bench.model(f"silent-{stream}")
     script = Silent()
-    wait = bench.in_background(lambda: bench.load(model, node, bench.backend(script)))
+    wait = bench.in_background(lambda: bench.load(model, bench.backend(script)))
     connection = web.open_chat(model, stream=stream)
     wait.result(LIMIT_S)
     assert script.started.wait(LIMIT_S)
@@ -67,7 +67,7 @@ def test_sc_07_a_client_that_leaves_a_stream_cancels_it_and_the_next_request_wor
     bench.model("interrupted")
     silent = Silent("first")
     backend = bench.backend(silent)
-    wait = bench.in_background(lambda: bench.load("interrupted", node, backend))
+    wait = bench.in_background(lambda: bench.load("interrupted", backend))
     connection = web.open_chat("interrupted", stream=True)
     wait.result(LIMIT_S)
     assert silent.started.wait(LIMIT_S)
@@ -85,11 +85,11 @@ def test_lj_02_a_client_that_leaves_while_waiting_leaves_the_load_alone(
 ) -> None:
     bench.model("left")
     connection = web.open_chat("left")
-    job_id = bench.place("left", node)
+    job_id = bench.place("left")
     connection.close()
     status = web.client.get("/api/models/left/load-status").json()
     assert (status["job_id"], status["model"]) == (job_id, "left")
-    bench.finish(job_id, node, bench.backend(says("still here")))
+    bench.finish(job_id, bench.backend(says("still here")))
     assert web.chat("left").status_code == 200
     assert web.client.get("/api/models/left/load-status").status_code == 404
 
@@ -100,7 +100,7 @@ def test_rt_06_a_process_that_lost_its_model_is_replaced_and_the_same_request_se
     bench.model("forgetful")
     forgetful = bench.backend(says("first"))
     wait = bench.in_background(lambda: web.chat("forgetful"))
-    first = bench.load("forgetful", node, forgetful)
+    first = bench.load("forgetful", forgetful)
     assert wait.result(LIMIT_S).status_code == 200
 
     forgetful.script = fails(grpc.StatusCode.FAILED_PRECONDITION, "model not loaded")
@@ -108,8 +108,8 @@ def test_rt_06_a_process_that_lost_its_model_is_replaced_and_the_same_request_se
     eventually(lambda: bench.live("forgetful") is not None, "a new attempt")
     cleanups = web.client.get(f"/api/jobs?kind=replica.cleanup&subject={forgetful.endpoint.process_instance}").json()
     assert len(cleanups["jobs"]) == 1, "the process that holds no model is to be stopped"
-    node.process_ended(forgetful)
-    second = bench.load("forgetful", node, bench.backend(says("second")))
+    bench.process_ended(forgetful)
+    second = bench.load("forgetful", bench.backend(says("second")))
     response = wait.result(LIMIT_S)
     assert response.status_code == 200, response.text
     assert response.json()["choices"][0]["message"]["content"] == "second"
@@ -122,15 +122,15 @@ def test_rt_01_a_process_that_ended_is_replaced_and_the_same_request_served(
     bench.model("fragile")
     fragile = bench.backend(says("first"))
     wait = bench.in_background(lambda: web.chat("fragile"))
-    bench.load("fragile", node, fragile)
+    bench.load("fragile", fragile)
     assert wait.result(LIMIT_S).status_code == 200
     fragile.stop()
     wait = bench.in_background(lambda: web.chat("fragile"))
     eventually(lambda: "a replica does not serve" in web.text(), "the broken connection")
-    node.process_ended(fragile)
+    bench.process_ended(fragile)
     # Its port goes to another model's process at once: nothing of the old entry may reach it.
     other = bench.backend(says("from another model"), port=fragile.port)
-    bench.load("fragile", node, bench.backend(says("second")))
+    bench.load("fragile", bench.backend(says("second")))
     response = wait.result(LIMIT_S)
     assert response.json()["choices"][0]["message"]["content"] == "second"
     assert other.asked == []
@@ -140,7 +140,7 @@ def test_a_broken_connection_to_a_living_process_heals_by_itself(bench: Bench, w
     bench.model("blinking")
     blinking = bench.backend(says("before"))
     wait = bench.in_background(lambda: web.chat("blinking"))
-    bench.load("blinking", node, blinking)
+    bench.load("blinking", blinking)
     assert wait.result(LIMIT_S).status_code == 200
     blinking.stop()
     wait = bench.in_background(lambda: web.chat("blinking"))
@@ -156,7 +156,7 @@ def test_a_broken_connection_to_a_living_process_heals_by_itself(bench: Bench, w
 def test_an_error_in_a_started_stream_is_one_event_and_the_end(bench: Bench, web: WebProcess, node: Node) -> None:
     bench.model("breaks")
     wait = bench.in_background(lambda: web.chat("breaks", stream=True).text)
-    bench.load("breaks", node, bench.backend(fails(grpc.StatusCode.INTERNAL, "it broke", after=("some",))))
+    bench.load("breaks", bench.backend(fails(grpc.StatusCode.INTERNAL, "it broke", after=("some",))))
     events = [line.removeprefix("data: ") for line in wait.result(LIMIT_S).split("\n\n") if line]
     assert events[-1] == "[DONE]"
     error = json.loads(events[-2])["error"]
@@ -167,7 +167,7 @@ def test_an_error_in_a_started_stream_is_one_event_and_the_end(bench: Bench, web
 def test_a_killed_web_worker_is_replaced_and_its_row_ended(bench: Bench, web: WebProcess, node: Node) -> None:
     bench.model("kept")
     wait = bench.in_background(lambda: web.chat("kept"))
-    bench.load("kept", node, bench.backend(says("kept")))
+    bench.load("kept", bench.backend(says("kept")))
     assert wait.result(LIMIT_S).status_code == 200
     worker = web.worker_pid()
     import os
