@@ -6,14 +6,12 @@ control processes may run, and any of them may be killed at any line.
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
 
 from localai import logs, wiring
 from localai.db.engine import make_engine
+from localai.embedded.signals import SignalWait
 from localai.errors import LocalAIError
 from localai.ids import OwnerId, new_id
 from localai.jobs.announce import Announcer
@@ -75,8 +73,8 @@ class Control:
         self._ticker = Ticker(self._rows.periodic, self._passes())
         self._worker: RunningWorker | None = None
 
-    def run(self, stopping: threading.Event) -> None:
-        """Work until ``stopping`` is set, then let steps under way end."""
+    def run(self, signals: SignalWait) -> None:
+        """Work until a stop is asked for, then let steps under way end."""
         register_control_actors(self._broker, self._ownership.stepper.step)
         self._keeper.start()
         self._sweep.start()
@@ -84,7 +82,8 @@ class Control:
         self._worker = self._start_worker()
         log.info("control is ready", extra=logs.fields(owner=self.owner_id))
         try:
-            while not stopping.wait(WATCH_INTERVAL_S):
+            while not signals.stop_asked:
+                signals.wait(WATCH_INTERVAL_S)
                 self._look_at_worker()
         finally:
             self._end()
@@ -146,14 +145,8 @@ def main() -> int:
     except LocalAIError as error:
         sys.stderr.write(f"localai: {error.message}\n")
         return 1
-    stopping = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    control.run(stopping)
+    with SignalWait() as signals:
+        control.run(signals)
     return 0
 
 
