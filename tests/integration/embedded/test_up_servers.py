@@ -290,6 +290,18 @@ class TestAsRoot:
             status = Path(f"/proc/{child.pid}/status").read_text()
             assert "Groups:\t \n" in status or "Groups:\t\n" in status, "no group of root's is kept"
 
+    def test_another_account_can_be_named_and_is_not_changed_silently(self, machine: Machine) -> None:
+        named = ["--servers-only", "--state-dir", str(machine.state), "--server-user", "daemon"]
+        machine.command = localai_command("up", *named)
+        supervisor = machine.up()
+        assert {child.uids().real for child in below(supervisor)} == {pwd.getpwnam("daemon").pw_uid}
+        supervisor.terminate()
+        supervisor.wait(LIMIT_S)
+        machine.command = ()
+        refused = machine.start()
+        assert refused.wait(LIMIT_S) == 1
+        assert "belongs to account number" in machine.log.read_text().splitlines()[-1]
+
     def test_a_folder_that_the_account_cannot_reach_is_refused_in_one_line(self, machine: Machine) -> None:
         closed = machine.state.parent / "closed"
         closed.mkdir(mode=0o700)
