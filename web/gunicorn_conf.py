@@ -1,12 +1,12 @@
-from gevent import monkey
-
-monkey.patch_all()
-
 """How gunicorn runs the web processes: `python -m gunicorn -c <this file> 'web.app:create_app()'`.
 
 The order is measured: sockets patched, then gRPC's gevent mode, then psycopg2's wait callback, then the application.
 Everything that holds a connection is made after the fork.
 """
+
+from gevent import monkey
+
+monkey.patch_all()
 
 import sys  # noqa: E402
 from typing import Any  # noqa: E402
