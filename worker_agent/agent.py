@@ -32,6 +32,7 @@ from worker_agent.probes import readiness
 from worker_agent.processes import environ
 from worker_agent.processes.health import Dialed, HealthCheck, dial
 from worker_agent.processes.journal import Journal
+from worker_agent.processes.orphans import reap_orphans
 from worker_agent.processes.port_range import PortBounds, PortRange, is_free
 from worker_agent.processes.process import Group
 from worker_agent.processes.starter import ProcessStarter
@@ -89,6 +90,7 @@ class Agent:
         self._node_id = registered.node_id
         self._tickers = [
             Ticker("watchdog", settings.watchdog_interval_s, self.operations.watch),
+            Ticker("heartbeat", settings.heartbeat_interval_s, self.heartbeat.beat),
             Ticker("health", settings.health_interval_s, self._look),
             Ticker("queue-watch", 1.0, self.queue.check),
         ]
@@ -102,7 +104,6 @@ class Agent:
         """Begin to take orders."""
         for ticker in self._tickers:
             ticker.start()
-        self.heartbeat.start()
         self.reporter.start()
         bus.serve_stops(self._bus, self._node_id, self.stops)
         self.queue.start()
@@ -119,7 +120,6 @@ class Agent:
     def end(self) -> list[Group]:
         """Take nothing new, end every group, say so once. Returns the groups that would not end."""
         self.operations.close()
-        self.heartbeat.stop()
         closing = threading.Thread(target=self.queue.close, name="queue-close", daemon=True)
         closing.start()
         left = self.supervisor.end_all(min(self._place.settings.stop_grace_s, LAST_GRACE_S))
@@ -140,6 +140,7 @@ class Agent:
 
     def _look(self) -> None:
         self._health.look()
+        reap_orphans()
         for output in self.supervisor.outputs():
             output.trim()
 
@@ -205,7 +206,6 @@ class Agent:
         return Heartbeat(
             frontends=self._place.frontends,
             registered=registered,
-            interval_s=self._place.settings.heartbeat_interval_s,
             figures=self._place.figures,
             replaced=self._because(Why.REPLACED),
             unknown=self._because(Why.UNKNOWN),

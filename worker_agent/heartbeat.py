@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 
 from localai import logs
@@ -17,39 +16,29 @@ REFUSALS_THAT_END = 3
 
 
 class Heartbeat:
-    """The thread of the heartbeat."""
+    """What one beat sends and what its answer means. Called on a timer."""
 
     def __init__(
         self,
         *,
         frontends: Frontends,
         registered: Registered,
-        interval_s: float,
         figures: Callable[[], Figures],
         replaced: Callable[[str], None],
         unknown: Callable[[str], None],
     ) -> None:
         self._frontends = frontends
         self._registered = registered
-        self._interval_s = interval_s
         self._figures = figures
         self._replaced = replaced
         self._unknown = unknown
         self._status = registered.status
         self._refusals = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     @property
     def status(self) -> str:
         """The node's status in the words of the last answer."""
         return self._status
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     def beat(self) -> None:
         """One heartbeat. ``replaced`` or ``unknown`` is called when the answer says so."""
@@ -75,7 +64,3 @@ class Heartbeat:
         if status and status != self._status:
             log.info("node status changed", extra=logs.fields(before=self._status, now=status))
             self._status = status
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._interval_s):
-            self.beat()

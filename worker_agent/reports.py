@@ -105,7 +105,11 @@ class Reporter:
         retry_s = RETRY_S
         while not self._stopping.is_set():
             self._news.clear()
-            taken = self.report_once()
+            try:
+                taken = self.report_once()
+            except Exception:
+                log.exception("a report failed")
+                taken = False
             interval_s = self._intervals.busy_s if self._operations.incomplete() else self._intervals.quiet_s
             if taken:
                 retry_s = RETRY_S

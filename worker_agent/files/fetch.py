@@ -24,8 +24,8 @@ from worker_agent.work import Work
 log = logs.get(__name__)
 
 CHUNK_BYTES = 1024 * 1024
-#: A connection that sends nothing for this long is given up and resumed; the stall window bounds the whole.
-SILENCE_S = 15.0
+#: A connection that sends nothing for this long is given up and resumed: a stop that comes meanwhile waits no longer.
+SILENCE_S = 5.0
 PARTIAL_SUFFIX = ".partial"
 #: A partial file that nothing was added to for this long is given up.
 PARTIAL_MAX_AGE_S = 24 * 3600

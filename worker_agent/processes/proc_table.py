@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,8 @@ PROC = Path("/proc")
 INSTANCE_VARIABLE = "LOCALAI_PROCESS_INSTANCE"
 _MARK = INSTANCE_VARIABLE.encode() + b"="
 _DEAD = ("Z", "X", "x")
+#: The state of a listening socket in /proc/net/tcp.
+_LISTEN = "0A"
 
 
 def boot_id() -> str:
@@ -60,6 +63,56 @@ def carriers(instances: frozenset[str]) -> list[int]:
     for pid in psutil.pids() if not PROC.is_dir() else _pids():
         if pid != os.getpid() and _instance(pid) in instances and is_alive(pid):
             found.append(pid)
+    return found
+
+
+def zombies_of(parent: int) -> list[int]:
+    """The ended children of a process that lead no group of their own and wait to be collected."""
+    found = []
+    for pid in _pids() if PROC.is_dir() else ():
+        stat = _stat(pid)
+        if stat is not None and stat[0] == "Z" and stat[1] == str(parent) and stat[2] != str(pid):
+            found.append(pid)
+    return found
+
+
+def shared_with_strangers(port: int, pgid: int) -> bool:
+    """Whether a group listens on a TCP port together with somebody else. False where the system does not say.
+
+    A group that does not listen there itself may have a proxy that does it for it: that is no stranger.
+    """
+    listening = _listening(port)
+    own = {inode for pid in group_members(pgid) for inode in _sockets(pid)} & listening
+    return bool(own) and own != listening
+
+
+def _listening(port: int) -> set[str]:
+    """The inodes of the listening sockets on a port, whatever their address."""
+    found = set()
+    for table in ("net/tcp", "net/tcp6"):
+        try:
+            lines = (PROC / table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(fields[9])
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    """The inodes of the sockets a process holds."""
+    found: set[str] = set()
+    try:
+        names = os.listdir(PROC / str(pid) / "fd")
+    except OSError:
+        return found
+    for name in names:
+        with suppress(OSError):
+            target = os.readlink(PROC / str(pid) / "fd" / name)
+            if target.startswith("socket:["):
+                found.add(target.removeprefix("socket:[").removesuffix("]"))
     return found
 
 

@@ -23,6 +23,8 @@ log = logs.get(__name__)
 KILL_BOUND_S = 5.0
 #: How long until a group without its leader is looked at again: soon at first, it is usually empty.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.01, 0.2
+#: How often processes that left their group are looked for and killed before they are left to the next incarnation.
+_ESCAPED_LOOKS = 100
 
 Listener = Callable[["Group"], None]
 
@@ -120,9 +122,14 @@ class Group:
                 self.kill()
             self.gone.wait(look_s)
             look_s = min(look_s * 2, _LAST_LOOK_S)
-        for pid in proc_table.carriers(frozenset({self.instance})):
-            log.info("killing a process that left its group", extra=logs.fields(process=self.name, pid=pid))
-            _kill_one(pid)
+        for _ in range(_ESCAPED_LOOKS):
+            escaped = proc_table.carriers(frozenset({self.instance}))
+            if not escaped:
+                return
+            log.info("killing what left its group", extra=logs.fields(process=self.name, pids=escaped))
+            for pid in escaped:
+                _kill_one(pid)
+            self.gone.wait(_FIRST_LOOK_S)
 
     def _tell(self) -> None:
         for listener in self._listeners:

@@ -13,6 +13,7 @@ from localai.errors import OperationFailed
 from localai.ids import new_id
 from localai.jobs.operation_rules import Cause, Order, process_key
 from worker_agent.addresses import Addresses
+from worker_agent.processes import proc_table
 from worker_agent.processes.journal import Journal
 from worker_agent.processes.logs import OutputFiles, open_output
 from worker_agent.processes.port_range import PortRange
@@ -128,7 +129,14 @@ class Supervisor:
                     f"the process ended with status {group.returncode} before it answered",
                     stderr_tail=group.output.tail(),
                 )
-            if probe(process.port) and not group.has_exited():
+            answered = probe(process.port) and not group.has_exited()
+            if proc_table.shared_with_strangers(process.port, group.pid):
+                raise OperationFailed(
+                    Cause.START_FAILED,
+                    f"another program listens on port {process.port} together with the process: "
+                    "it would get a part of the calls",
+                )
+            if answered:
                 return
             work.wait_for(group.has_exited, HEALTH_POLL_S)
         raise OperationFailed(

@@ -191,11 +191,15 @@ def test_sc_02_after_kill_9_the_next_incarnation_ends_what_is_left_before_it_reg
 
 
 def test_c12_a_launcher_whose_agent_died_before_its_pid_was_journaled_runs_nothing(machine: Machine) -> None:
+    # The hook waits for longer than a start takes: without the gate the process would run by then.
     script = (
-        "import os, signal, sys\n"
+        "import os, signal, sys, threading\n"
         "from worker_agent.hooks import Hooks\n"
         "from worker_agent.main import main\n"
-        "sys.exit(main(Hooks(forked=lambda instance: os.kill(os.getpid(), signal.SIGKILL))))\n"
+        "def forked(instance):\n"
+        "    threading.Event().wait(2)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.exit(main(Hooks(forked=forked)))\n"
     )
     agent = machine.ready(machine.start(arguments=["-c", script]))
     machine.send(order())

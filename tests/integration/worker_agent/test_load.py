@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
+from contextlib import ExitStack
 
 import grpc
 import pytest
@@ -176,6 +179,51 @@ def test_a_model_gets_its_own_variables_and_no_secret_of_the_agent(rig: Rig, mon
         environ = file.read()
     assert b"MODEL_SETTING=1" in environ
     assert b"REGISTRATION_TOKEN" not in environ
+
+
+def handmade(rig: Rig, first: str) -> str:
+    """A backend folder that somebody put there: the fault backend behind a first line of shell; its name."""
+    rig.frontend.wait_report(rig.run(order(model="installs")), OpState.READY)
+    folder = rig.folders.backends / "handmade"
+    shutil.copytree(rig.folders.backends / "fault", folder)
+    (folder / "metadata.json").unlink()
+    (folder / "run.sh").write_text(f'#!/bin/sh\n{first}\nexec "$LOCALAI_PYTHON" backend.py "$@"\n')
+    return folder.name
+
+
+def test_a_child_that_left_its_group_is_ended_with_its_process(rig: Rig) -> None:
+    name = handmade(rig, "setsid sleep 86400 &")
+    wanted = rig.run(order(backend=name))
+    ready = rig.frontend.wait_report(wanted, OpState.READY)
+    instance = ready.process_instance or ""
+    eventually(lambda: len(proc_table.carriers(frozenset({instance}))) == 2)
+    rig.frontend.stop_processes = (instance,)
+    rig.frontend.wait_no_process(instance)
+    assert not proc_table.carriers(frozenset({instance}))
+
+
+def test_lj_09_a_process_that_shares_its_port_with_a_stranger_is_not_ready(rig: Rig) -> None:
+    name = handmade(rig, "")
+    backend = rig.folders.backends / name / "serving.py"
+    backend.write_text(backend.read_text().replace('("grpc.so_reuseport", 0)', '("grpc.so_reuseport", 1)'))
+    with ExitStack() as stack:
+
+        def stranger(address: str) -> None:
+            # It takes the port after the agent looked and before the process binds.
+            listener = stack.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.bind(("127.0.0.1", int(address.rpartition(":")[2])))
+            listener.listen()
+
+        wanted = rig.run(order(backend=name, env={"LOCALAI_FAULT_OPTIONS": "bind_delay:2s"}))
+        key = (wanted.job_id, wanted.op_generation)
+        eventually(lambda: (found := rig.agent.operations.operation(key)) is not None and found.address)
+        found = rig.agent.operations.operation(key)
+        assert found is not None
+        stranger(found.address or "")
+        cause, message, _ = failure(rig, wanted)
+    assert cause == Cause.START_FAILED
+    assert "another program listens" in message
 
 
 def test_pm_01_many_starts_and_stops_while_health_is_asked_leave_none_stuck(rig: Rig) -> None:

@@ -53,7 +53,6 @@ def heartbeat(frontend: Frontend, figures: Mapping[str, Any] | None = None) -> t
     made = Heartbeat(
         frontends=frontend,  # type: ignore[arg-type]  # the part of it that a heartbeat uses
         registered=REGISTERED,
-        interval_s=1.0,
         figures=lambda: figures or {},
         replaced=lambda text: ends.append(f"replaced: {text}"),
         unknown=lambda text: ends.append(f"unknown: {text}"),
