@@ -61,6 +61,19 @@ def test_c1_a_claim_of_an_older_incarnation_is_refused(world: World, control: Co
     assert world.job(job.id).node_incarnation is None
 
 
+def test_c1_a_claim_waits_for_a_registration_under_way_and_is_then_refused(
+    world: World, control: Control, agent: Agent
+) -> None:
+    job = placed_load(world, control, "c1-race")
+    with world.unit_of_work() as uow:
+        uow.execute("UPDATE nodes SET incarnation = incarnation + 1 WHERE id = %(id)s", {"id": agent.id})
+        claiming, outcome = in_thread(lambda: agent.claim(job))
+        eventually(world.waiting_for_a_lock, "the claim at the node's row")
+    claiming.join(30)
+    assert isinstance(outcome[0], Replaced)
+    assert world.job(job.id).node_incarnation is None
+
+
 def test_a_claim_is_idempotent_for_one_incarnation_and_refuses_another_operation(
     world: World, control: Control, agent: Agent
 ) -> None:
