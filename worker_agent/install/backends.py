@@ -60,6 +60,7 @@ class BackendInstaller:
         place = self._folder / _folder_name(name)
         entry = self._entry(name, place)
         if entry is None or _is_installed(place, entry):
+            _make_runnable(place / "run.sh")
             return place
         if not self._rights.may_install:
             raise OperationFailed(
@@ -134,6 +135,12 @@ def _is_installed(place: Path, entry: Entry) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(metadata, dict) and metadata.get("version") == entry.version
+
+
+def _make_runnable(script: Path) -> None:
+    """A folder that somebody copied here may have lost the mode of its script."""
+    if not os.access(script, os.X_OK):
+        script.chmod(0o700)
 
 
 def _write_metadata(folder: Path, entry: Entry) -> None:

@@ -128,7 +128,6 @@ def test_a_node_that_may_not_install_says_so_and_uses_what_is_there(make_rig: Ma
     own = rig.folders.backends / "handmade"
     own.mkdir()
     (own / "run.sh").write_text("#!/bin/sh\nexit 9\n")
-    (own / "run.sh").chmod(0o700)
     assert "status 9" in error_of(rig, rig.run(order(backend="handmade")))[1]
 
 
