@@ -62,6 +62,16 @@ _ENTRIES = (
         ),
     ),
     Entry(
+        name="minilm",
+        description="Sentence encoders in ONNX: embeddings, and rerank by the angle between embeddings",
+        source=BUILTIN / "minilm",
+        builds=(
+            Build("linux", "x86_64", glibc=(2, 28)),
+            Build("linux", "aarch64", glibc=(2, 28)),
+            Build("darwin", "arm64"),
+        ),
+    ),
+    Entry(
         name="fault",
         description="No model: answers with counted tokens and fails in the way its options ask for",
         source=BUILTIN / "fault",

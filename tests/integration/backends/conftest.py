@@ -103,8 +103,19 @@ def fault_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The llama-cpp backend in an environment of its own, made from its pinned requirements."""
-    entry = catalogue.find("llama-cpp", enable_fault=False)
+    """The llama-cpp backend in an environment of its own."""
+    return _with_environment("llama-cpp", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def minilm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The minilm backend in an environment of its own."""
+    return _with_environment("minilm", tmp_path_factory)
+
+
+def _with_environment(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backend laid out, with the environment made from its pinned requirements."""
+    entry = catalogue.find(name, enable_fault=False)
     folder = tmp_path_factory.mktemp("backends") / entry.name
     folder.mkdir()
     layout.lay_out(entry, folder)

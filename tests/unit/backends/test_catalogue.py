@@ -18,15 +18,15 @@ pytestmark = pytest.mark.unit
 
 
 def test_fault_backends_are_listed_only_where_they_are_enabled() -> None:
-    assert [entry.name for entry in catalogue.entries(enable_fault=False)] == ["llama-cpp"]
-    assert [entry.name for entry in catalogue.entries(enable_fault=True)] == ["llama-cpp", "fault", "fault-slow"]
+    assert [entry.name for entry in catalogue.entries(enable_fault=False)] == ["llama-cpp", "minilm"]
+    assert [entry.name for entry in catalogue.entries(enable_fault=True)][2:] == ["fault", "fault-slow"]
 
 
 def test_an_unknown_backend_fails_with_its_cause_and_the_known_names() -> None:
     with pytest.raises(OperationFailed) as caught:
         catalogue.find("fault", enable_fault=False)
     assert caught.value.cause == Cause.BACKEND_UNKNOWN
-    assert "known are llama-cpp" in caught.value.message
+    assert "known are llama-cpp, minilm" in caught.value.message
 
 
 @pytest.mark.parametrize("name", ["llama", "go-llama", "LLAMA", "llama-cpp"])
@@ -41,6 +41,14 @@ def test_a_machine_without_a_build_fails_with_its_cause() -> None:
     assert caught.value.cause == Cause.BACKEND_UNAVAILABLE
     assert "llama-cpp" in caught.value.message
     catalogue.check_machine(entry, Platform("linux", "x86_64", (2, 36)))
+
+
+@pytest.mark.parametrize("machine", [Platform("linux", "x86_64", (2, 27)), Platform("darwin", "x86_64")])
+def test_minilm_says_which_machines_its_engine_is_built_for(machine: Platform) -> None:
+    with pytest.raises(OperationFailed) as caught:
+        catalogue.check_machine(catalogue.find("minilm", enable_fault=False), machine)
+    assert caught.value.cause == Cause.BACKEND_UNAVAILABLE
+    assert "glibc 2.28" in caught.value.message or "darwin arm64" in caught.value.message
 
 
 @pytest.mark.parametrize("entry", catalogue.entries(enable_fault=True), ids=lambda entry: entry.name)
@@ -72,8 +80,9 @@ def _imported(path: Path) -> set[str]:
     return names
 
 
-def test_own_environments_are_pinned_exactly() -> None:
-    requirements = catalogue.find("llama-cpp", enable_fault=False).requirements
+@pytest.mark.parametrize("name", ["llama-cpp", "minilm"])
+def test_own_environments_are_pinned_exactly(name: str) -> None:
+    requirements = catalogue.find(name, enable_fault=False).requirements
     assert requirements is not None
     lines = [
         line for line in requirements.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")
