@@ -153,11 +153,6 @@ def predict_options(request: ChatRequest, defaults: ChatDefaults) -> backend_pb2
     return options
 
 
-def token_limit(request: ChatRequest, defaults: ChatDefaults) -> int:
-    """How many tokens the answer may have; 0 is no limit."""
-    return int(merged(request.sampling, defaults.sampling, GENERAL)["max_tokens"])
-
-
 def _with_system_prompt(messages: Sequence[Message], prompt: str) -> Sequence[Message]:
     if not prompt or any(message.role in ("system", "developer") for message in messages):
         return messages

@@ -14,6 +14,10 @@ from localai.ids import new_id
 from localai.inference.streams import Part, ToolCallPart, Totals
 
 DONE = b"data: [DONE]\n\n"
+#: The end of an event that only adds text: by far the most of them.
+_GOES_ON = '},"finish_reason":null}]}\n\n'
+#: One for all: a call of `json.dumps` with such options makes an encoder each time.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,7 @@ class Chunks:
 
     def __init__(self, head: Head) -> None:
         self._head = head.of("chat.completion.chunk")
-        text = _text(self._head)[:-1] + ',"choices":[{"index":0,"delta":'
+        text = _encode(self._head)[:-1] + ',"choices":[{"index":0,"delta":'
         self._before = b"data: " + text.encode()
         self._calls: dict[int, str] = {}
 
@@ -78,7 +82,7 @@ class Chunks:
     def part(self, part: Part) -> bytes:
         """One part of the answer."""
         if part.content and not part.reasoning and not part.tool_calls and part.logprobs is None:
-            return self._event('{"content":' + encode_basestring(part.content) + "}")
+            return self._before + ('{"content":' + encode_basestring(part.content) + _GOES_ON).encode()
         delta: dict[str, Any] = {}
         if part.content:
             delta["content"] = part.content
@@ -86,7 +90,7 @@ class Chunks:
             delta["reasoning"] = part.reasoning
         if part.tool_calls:
             delta["tool_calls"] = [self._call(call) for call in part.tool_calls]
-        return self._event(_text(delta), logprobs=part.logprobs)
+        return self._event(_encode(delta), logprobs=part.logprobs)
 
     def finish(self, reason: str) -> bytes:
         """The last event of the choice."""
@@ -97,8 +101,8 @@ class Chunks:
         return sse({**self._head, "choices": [], "usage": usage})
 
     def _event(self, delta: str, *, finish_reason: str | None = None, logprobs: dict[str, Any] | None = None) -> bytes:
-        tail = ',"logprobs":' + _text(logprobs) if logprobs is not None else ""
-        tail += f',"finish_reason":{_text(finish_reason)}}}]}}\n\n'
+        tail = ',"logprobs":' + _encode(logprobs) if logprobs is not None else ""
+        tail += f',"finish_reason":{_encode(finish_reason)}}}]}}\n\n'
         return self._before + (delta + tail).encode()
 
     def _call(self, call: ToolCallPart) -> dict[str, Any]:
@@ -114,13 +118,9 @@ class Chunks:
 
 def sse(value: Any) -> bytes:
     """One server-sent event that holds a JSON value."""
-    return b"data: " + _text(value).encode() + b"\n\n"
+    return b"data: " + _encode(value).encode() + b"\n\n"
 
 
 def new_call_id() -> str:
     """An id for a tool call that the process left nameless."""
     return "call_" + new_id().replace("-", "")[:24]
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

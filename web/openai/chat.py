@@ -11,7 +11,7 @@ from flask import Blueprint, Response, jsonify, request
 from localai import logs
 from localai.errors import CallCancelled, LocalAIError, ModelNotFound
 from localai.ids import new_id
-from localai.inference.convert import predict_options, token_limit
+from localai.inference.convert import predict_options
 from localai.inference.streams import AnswerReader, whole
 from localai.models.config import ModelConfig
 from web.access import Access, open_to
@@ -37,13 +37,11 @@ def chat_completions() -> Response:
     call = read_chat(read_json_object(), request_id())
     note(model=call.model)
     config = usable_config(call.model)
-    defaults = chat_defaults(config)
-    options = predict_options(call.request, defaults)
-    limit = token_limit(call.request, defaults)
+    options = predict_options(call.request, chat_defaults(config))
     watch = ClientWatch.of(request.environ)
     answering = _Answering(
         call=call,
-        limit=limit,
+        limit=options.Tokens,
         head=Head(id=new_id(), created=int(time.time()), model=call.model),
         timings="Extra-Usage" in request.headers,
     )
@@ -58,7 +56,7 @@ def chat_completions() -> Response:
         answer = services().serving.predict(config, options, watch)
     reader = AnswerReader()
     part = whole([reader.read(answer.reply), reader.rest()])
-    reason = reader.finish_reason(answer.finish_reason, limit)
+    reason = reader.finish_reason(answer.finish_reason, options.Tokens)
     usage = usage_of(reader.usage(), timings=answering.timings)
     return _named(jsonify(completion(answering.head, part, reason, usage)), answer.node_id)
 

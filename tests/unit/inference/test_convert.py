@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from localai.inference.convert import ChatDefaults, ChatRequest, Message, Sampling, predict_options, token_limit
+from localai.inference.convert import ChatDefaults, ChatRequest, Message, Sampling, predict_options
 
 pytestmark = pytest.mark.unit
 
@@ -90,6 +90,7 @@ def test_the_identity_is_left_to_the_chosen_replica() -> None:
 
 def test_the_token_limit_follows_the_same_order() -> None:
     request = ChatRequest(messages=HELLO, sampling=Sampling(max_tokens=5))
-    assert token_limit(request, ChatDefaults(sampling=Sampling(max_tokens=9))) == 5
-    assert token_limit(ChatRequest(messages=HELLO), ChatDefaults(sampling=Sampling(max_tokens=9))) == 9
-    assert token_limit(ChatRequest(messages=HELLO), ChatDefaults()) == 0
+    config = ChatDefaults(sampling=Sampling(max_tokens=9))
+    assert predict_options(request, config).Tokens == 5
+    assert predict_options(ChatRequest(messages=HELLO), config).Tokens == 9
+    assert predict_options(ChatRequest(messages=HELLO), ChatDefaults()).Tokens == 0
