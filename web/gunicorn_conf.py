@@ -1,7 +1,7 @@
 """How gunicorn runs the web processes: `python -m gunicorn -c <this file> 'web.app:create_app()'`.
 
-The order is measured: sockets patched, then gRPC's gevent mode, then psycopg2's wait callback, then the application.
-Everything that holds a connection is made after the fork.
+The order is measured: sockets patched before anything else is imported, then gRPC's gevent mode, then psycopg2's wait
+callback, then the application. Everything that holds a connection is made after the fork.
 """
 
 from gevent import monkey

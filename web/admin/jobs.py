@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import datetime
 
 from flask import Blueprint, Response, jsonify, request
@@ -12,7 +12,7 @@ from localai.bus.ports import Payload
 from localai.bus.subjects import job_progress, job_result
 from localai.errors import NotFound, StorageUnavailable
 from localai.jobs.job import TERMINAL
-from localai.jobs.views import JobView
+from localai.jobs.views import JobEvent, JobView
 from web import sse
 from web.access import Access, open_to
 from web.client_watch import ClientWatch
@@ -83,11 +83,15 @@ def _follow(found: Services, job: JobView, after: int, watch: ClientWatch) -> Ge
     try:
         with watch.during(leave):
             shown: JobView | None = None
+            news: Sequence[JobEvent]
             while not gone.is_set():
                 nudged.clear()
                 # The row before its events: a job that has ended has all of them.
-                current = _read(found, job)
-                for event in found.jobs.events(job.id, after):
+                try:
+                    current, news = found.jobs.get(job.id) or job, found.jobs.events(job.id, after)
+                except StorageUnavailable:
+                    current, news = shown or job, ()
+                for event in news:
                     after = event.id
                     yield sse.event("event", event.to_json(), event.id)
                 if current != shown:
@@ -101,11 +105,3 @@ def _follow(found: Services, job: JobView, after: int, watch: ClientWatch) -> Ge
     finally:
         for end in ends:
             end()
-
-
-def _read(found: Services, job: JobView) -> JobView:
-    """The row as it is now; as it was while the database does not answer."""
-    try:
-        return found.jobs.get(job.id) or job
-    except StorageUnavailable:
-        return job

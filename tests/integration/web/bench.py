@@ -227,7 +227,7 @@ class Bench:
         temporary = self.models / f".{new_id()}"
         temporary.write_text(content)
         temporary.rename(self.models / f"{name.replace('/', '__')}.yaml")
-        for web in self.webs:
+        for web in [web for web in self.webs if web.process.poll() is None]:
             eventually(lambda web=web: name in self.listed(web), f"model {name} listed")  # type: ignore[misc]
         return name
 

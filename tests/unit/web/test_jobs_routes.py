@@ -171,3 +171,25 @@ def test_following_ends_its_subscriptions_when_the_client_leaves(bench: WebBench
     before = len(bench.bus._handlers)
     response.close()
     assert len(bench.bus._handlers) == before - 2
+
+
+def test_a_database_that_goes_away_does_not_end_the_stream(bench: WebBench, jobs: Jobs) -> None:
+    from localai.errors import StorageUnavailable
+
+    response = bench.client.get(f"/api/jobs/{ID}/events", headers=bench.key(), buffered=False)
+    blocks = iter(response.response)
+    assert b"event: job" in next(blocks)
+    known, refused = jobs.get, iter([True])
+
+    def get(job_id: str) -> JobView | None:
+        if next(refused, False):
+            bench.bus.publish(job_progress(ID), {})  # the next reading comes at once
+            raise StorageUnavailable
+        return known(job_id)
+
+    jobs.get = get  # type: ignore[method-assign]
+    jobs.row = replace(ROW, state="succeeded")
+    bench.bus.publish(job_result(ID), {})
+    assert b"event: job" in next(blocks)
+    assert b"event: end" in next(blocks)
+    response.close()
