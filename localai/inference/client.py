@@ -6,18 +6,21 @@ Under gevent `grpc.experimental.gevent.init_gevent` must have run before the fir
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from localai.errors import BackendRejected, CallCancelled, LocalAIError
 from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels
 from localai.inference.errors import from_status
-from localai.inference.ports import Call, Endpoint
+from localai.inference.ports import Call, Endpoint, UnaryCall
 from protos import backend_pb2
 
 #: Trailing metadata of a call; the protocol's messages have no field for it.
 FINISH_REASON_KEY = "finish-reason"
+
+Said = TypeVar("Said")
 
 
 class GrpcInference:
@@ -37,6 +40,20 @@ class GrpcInference:
         stub = self._stub(endpoint, options)
         return _Call(lambda: stub.PredictStream(options, timeout=deadline_s))
 
+    def embed(
+        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float
+    ) -> UnaryCall[backend_pb2.EmbeddingResult]:
+        """Start a call for the vector of one text; raises as `predict`."""
+        stub = self._stub(endpoint, options)
+        return _UnaryCall(lambda: stub.Embedding.future(options, timeout=deadline_s))
+
+    def rerank(
+        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, deadline_s: float
+    ) -> UnaryCall[backend_pb2.RerankResult]:
+        """Start a call for the order of documents; raises as `predict`."""
+        stub = self._stub(endpoint, request)
+        return _UnaryCall(lambda: stub.Rerank.future(request, timeout=deadline_s))
+
     def forget(self, endpoint: Endpoint) -> None:
         """Close the connection to a process instance; calls under way on it end with BackendUnavailable."""
         self._channels.forget(endpoint)
@@ -54,14 +71,14 @@ class GrpcInference:
         """Close every connection."""
         self._channels.close()
 
-    def _stub(self, endpoint: Endpoint, options: backend_pb2.PredictOptions) -> Any:
-        size = options.ByteSize()
+    def _stub(self, endpoint: Endpoint, request: Message) -> Any:
+        size = request.ByteSize()
         if size > MESSAGE_LIMIT_BYTES:
             raise BackendRejected(f"the request is {size} bytes; a model process takes {MESSAGE_LIMIT_BYTES}")
         return self._channels.stub(endpoint)
 
 
-class _Call:
+class _UnaryCall(Generic[Said]):
     """One call under way. Whatever ends the wait for it, also the end of its greenlet, cancels it."""
 
     def __init__(self, start: Callable[[], Any]) -> None:
@@ -78,22 +95,28 @@ class _Call:
         if self._rpc is not None:
             self._rpc.cancel()
 
-    def finish_reason(self) -> str:
-        """Why the process ended its answer, where it says so; asked after the answer."""
-        metadata = self._rpc.trailing_metadata() if self._rpc is not None else None
-        return next((str(value) for key, value in metadata or () if key == FINISH_REASON_KEY), "")
-
-    def result(self) -> backend_pb2.Reply:
+    def result(self) -> Said:
         if self._failure is not None:
             raise self._failure
         try:
-            reply: backend_pb2.Reply = self._rpc.result()
-            return reply
+            answer: Said = self._rpc.result()
+            return answer
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             raise self._meaning(error) from None
         except BaseException:
             self.cancel()
             raise
+
+    def _meaning(self, error: Exception) -> LocalAIError:
+        if self._cancelled:
+            return CallCancelled()
+        if isinstance(error, grpc.Call):
+            return from_status(error.code() or grpc.StatusCode.UNKNOWN, error.details() or "")
+        return from_status(grpc.StatusCode.CANCELLED, "the connection was closed")
+
+
+class _Call(_UnaryCall[backend_pb2.Reply]):
+    """One call under way that answers with text."""
 
     def __iter__(self) -> Iterator[backend_pb2.Reply]:
         if self._failure is not None:
@@ -106,9 +129,7 @@ class _Call:
             # Without effect on a call that is over.
             self._rpc.cancel()
 
-    def _meaning(self, error: Exception) -> LocalAIError:
-        if self._cancelled:
-            return CallCancelled()
-        if isinstance(error, grpc.Call):
-            return from_status(error.code() or grpc.StatusCode.UNKNOWN, error.details() or "")
-        return from_status(grpc.StatusCode.CANCELLED, "the connection was closed")
+    def finish_reason(self) -> str:
+        """Why the process ended its answer, where it says so; asked after the answer."""
+        metadata = self._rpc.trailing_metadata() if self._rpc is not None else None
+        return next((str(value) for key, value in metadata or () if key == FINISH_REASON_KEY), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from protos import backend_pb2
@@ -19,13 +19,20 @@ class Endpoint:
     process_instance: str
 
 
-class Call(Protocol):
-    """One call under way; may be cancelled from another greenlet or thread."""
+Said_co = TypeVar("Said_co", covariant=True)
+
+
+class UnaryCall(Protocol[Said_co]):
+    """One call under way that has one answer; may be cancelled from another greenlet or thread."""
 
     def cancel(self) -> None: ...
 
-    def result(self) -> backend_pb2.Reply:
-        """The answer of a unary call. Raises the BackendError family or CallCancelled."""
+    def result(self) -> Said_co:
+        """The answer. Raises the BackendError family or CallCancelled."""
+
+
+class Call(UnaryCall["backend_pb2.Reply"], Protocol):
+    """One call under way that answers with text, whole or in chunks."""
 
     def __iter__(self) -> Iterator[backend_pb2.Reply]:
         """The chunks of a stream. Raises the BackendError family or CallCancelled."""
@@ -40,6 +47,14 @@ class Inference(Protocol):
     def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call: ...
 
     def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call: ...
+
+    def embed(
+        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float
+    ) -> UnaryCall[backend_pb2.EmbeddingResult]: ...
+
+    def rerank(
+        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, deadline_s: float
+    ) -> UnaryCall[backend_pb2.RerankResult]: ...
 
     def forget(self, endpoint: Endpoint) -> None:
         """Close the connection to a process instance; calls under way on it end with BackendUnavailable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import grpc
 
@@ -11,7 +12,7 @@ from localai.ids import new_id
 from localai.inference.channels import MESSAGE_LIMIT_BYTES
 from localai.inference.ports import Endpoint
 from protos import backend_pb2, backend_pb2_grpc
-from tests.fakes.inference import Abort, Asked, Script, joined
+from tests.fakes.inference import Abort, Asked, Script, joined, only
 
 
 class GrpcBackend(backend_pb2_grpc.BackendServicer):
@@ -19,7 +20,7 @@ class GrpcBackend(backend_pb2_grpc.BackendServicer):
 
     def __init__(self, script: Script, *, port: int = 0) -> None:
         self.script = script
-        self.asked: list[backend_pb2.PredictOptions] = []
+        self.asked: list[Any] = []
         self._server = grpc.server(
             ThreadPoolExecutor(16),
             options=[
@@ -45,7 +46,15 @@ class GrpcBackend(backend_pb2_grpc.BackendServicer):
     ) -> Iterator[backend_pb2.Reply]:
         yield from self._run(request, context)
 
-    def _run(self, request: backend_pb2.PredictOptions, context: grpc.ServicerContext) -> Iterator[backend_pb2.Reply]:
+    def Embedding(
+        self, request: backend_pb2.PredictOptions, context: grpc.ServicerContext
+    ) -> backend_pb2.EmbeddingResult:
+        return only(self._run(request, context)) or backend_pb2.EmbeddingResult()
+
+    def Rerank(self, request: backend_pb2.RerankRequest, context: grpc.ServicerContext) -> backend_pb2.RerankResult:
+        return only(self._run(request, context)) or backend_pb2.RerankResult()
+
+    def _run(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         self.asked.append(request)
         asked = Asked(request)
         if not context.add_callback(asked.over.set):

@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
@@ -13,7 +14,7 @@ from localai.clock import boottime
 from localai.errors import BackendRejected, BackendUnavailable, CallCancelled, LocalAIError
 from localai.inference.channels import MESSAGE_LIMIT_BYTES
 from localai.inference.errors import from_status
-from localai.inference.ports import Call, Endpoint
+from localai.inference.ports import Call, Endpoint, UnaryCall
 from protos import backend_pb2
 
 
@@ -29,13 +30,17 @@ class Abort(Exception):
 class Asked:
     """One call as a script sees it."""
 
-    options: backend_pb2.PredictOptions
+    #: PredictOptions, or the RerankRequest of a call for an order.
+    options: Any
     #: Set when the call ended for any reason, a cancel included.
     over: threading.Event = field(default_factory=threading.Event)
     finish_reason: str = ""
 
 
-Script = Callable[[Asked], Iterable[backend_pb2.Reply]]
+#: Replies; of a call for a vector or an order, its one result.
+Script = Callable[[Asked], Iterable[Any]]
+#: What becomes of a script's answers: all of them, or one that stands for all.
+Gather = Callable[[Iterable[Any]], Iterable[Any]]
 
 
 def says(*texts: str, prompt_tokens: int = 3) -> Script:
@@ -44,6 +49,30 @@ def says(*texts: str, prompt_tokens: int = 3) -> Script:
     def script(asked: Asked) -> Iterator[backend_pb2.Reply]:
         for number, text in enumerate(texts, 1):
             yield backend_pb2.Reply(message=text.encode(), tokens=number, prompt_tokens=prompt_tokens)
+
+    return script
+
+
+def embeds(vector: Callable[[Asked], Iterable[float]], *, tokens: int = 3) -> Script:
+    """A script that answers with the vector of what it is asked."""
+
+    def script(asked: Asked) -> Iterator[backend_pb2.EmbeddingResult]:
+        yield backend_pb2.EmbeddingResult(embeddings=vector(asked), tokens=tokens, prompt_tokens=tokens)
+
+    return script
+
+
+def ranks(*scores: float, tokens: int = 3) -> Script:
+    """A script that gives the documents of a request these scores, in the request's order."""
+
+    def script(asked: Asked) -> Iterator[backend_pb2.RerankResult]:
+        found = [
+            backend_pb2.DocumentResult(index=index, text=text, relevance_score=score)
+            for index, (text, score) in enumerate(zip(asked.options.documents, scores, strict=True))
+        ]
+        yield backend_pb2.RerankResult(
+            usage=backend_pb2.Usage(total_tokens=tokens, prompt_tokens=tokens), results=found
+        )
 
     return script
 
@@ -87,21 +116,36 @@ def joined(replies: Iterable[backend_pb2.Reply]) -> backend_pb2.Reply:
     return whole
 
 
+def only(results: Iterable[Any]) -> Any:
+    """The one result of a script that answers with a vector or an order; None of one that was cancelled."""
+    return next(iter(results), None)
+
+
 class FakeInference:
     """The inference port over scripts. An endpoint without a script is a process that has ended."""
 
     def __init__(self) -> None:
         self.scripts: dict[Endpoint, Script] = {}
-        self.asked: list[tuple[Endpoint, backend_pb2.PredictOptions]] = []
+        self.asked: list[tuple[Endpoint, Any]] = []
         self.forgotten: list[Endpoint] = []
         self._lost: set[Endpoint] = set()
         self._calls: list[_FakeCall] = []
 
     def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
-        return self._start(endpoint, options, deadline_s, unary=True)
+        return self._start(endpoint, options, deadline_s, lambda replies: [joined(replies)])
 
     def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
-        return self._start(endpoint, options, deadline_s, unary=False)
+        return self._start(endpoint, options, deadline_s, lambda replies: replies)
+
+    def embed(
+        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float
+    ) -> UnaryCall[backend_pb2.EmbeddingResult]:
+        return self._start(endpoint, options, deadline_s, lambda results: [only(results)])
+
+    def rerank(
+        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, deadline_s: float
+    ) -> UnaryCall[backend_pb2.RerankResult]:
+        return self._start(endpoint, request, deadline_s, lambda results: [only(results)])
 
     def forget(self, endpoint: Endpoint) -> None:
         self.forgotten.append(endpoint)
@@ -125,30 +169,27 @@ class FakeInference:
             if call.endpoint == endpoint:
                 call.break_off()
 
-    def _start(
-        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float, *, unary: bool
-    ) -> Call:
+    def _start(self, endpoint: Endpoint, options: Any, deadline_s: float, gather: Gather) -> _FakeCall:
         if options.ByteSize() > MESSAGE_LIMIT_BYTES:
             raise BackendRejected
         if endpoint in self._lost or endpoint not in self.scripts:
             self._lost.add(endpoint)
             raise BackendUnavailable(endpoint=endpoint)
         self.asked.append((endpoint, options))
-        call = _FakeCall(endpoint, self.scripts[endpoint], Asked(options), deadline_s, unary=unary)
+        call = _FakeCall(endpoint, self.scripts[endpoint], Asked(options), deadline_s, gather)
         self._calls.append(call)
         return call
 
 
 class _FakeCall:
-    def __init__(self, endpoint: Endpoint, script: Script, asked: Asked, deadline_s: float, *, unary: bool) -> None:
+    def __init__(self, endpoint: Endpoint, script: Script, asked: Asked, deadline_s: float, gather: Gather) -> None:
         self.endpoint, self._asked, self._until = endpoint, asked, boottime() + deadline_s
-        self._items: queue.SimpleQueue[backend_pb2.Reply | LocalAIError | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, args=(script, unary), daemon=True).start()
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._run, args=(script, gather), daemon=True).start()
 
-    def _run(self, script: Script, unary: bool) -> None:
+    def _run(self, script: Script, gather: Gather) -> None:
         try:
-            replies = script(self._asked)
-            for reply in [joined(replies)] if unary else replies:
+            for reply in gather(script(self._asked)):
                 self._items.put(reply)
             self._items.put(None)
         except Abort as abort:
@@ -165,10 +206,10 @@ class _FakeCall:
     def finish_reason(self) -> str:
         return self._asked.finish_reason
 
-    def result(self) -> backend_pb2.Reply:
+    def result(self) -> Any:
         return next(iter(self))
 
-    def __iter__(self) -> Iterator[backend_pb2.Reply]:
+    def __iter__(self) -> Iterator[Any]:
         try:
             while (item := self._next()) is not None:
                 if isinstance(item, LocalAIError):
@@ -177,7 +218,7 @@ class _FakeCall:
         finally:
             self._asked.over.set()
 
-    def _next(self) -> backend_pb2.Reply | LocalAIError | None:
+    def _next(self) -> Any:
         try:
             return self._items.get(timeout=max(0.0, self._until - boottime()))
         except queue.Empty:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 import pytest
@@ -24,15 +24,16 @@ from localai.errors import (
 from localai.ids import new_id
 from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels
 from localai.inference.client import GrpcInference
-from localai.inference.ports import Call, Endpoint, Inference
+from localai.inference.ports import Call, Endpoint, Inference, UnaryCall
 from protos import backend_pb2
 from tests.fakes.grpc_backend import GrpcBackend
-from tests.fakes.inference import FakeInference, Script, Silent, fails, says
+from tests.fakes.inference import FakeInference, Script, Silent, embeds, fails, ranks, says
 
 pytestmark = pytest.mark.contract
 
 LIMIT_S = 30.0
 OPTIONS = backend_pb2.PredictOptions(Prompt="hello", ModelIdentity="m")
+DOCUMENTS = backend_pb2.RerankRequest(query="hello", documents=["a", "b"], ModelIdentity="m")
 
 
 class Bench(Protocol):
@@ -110,9 +111,29 @@ def result(call: Call) -> backend_pb2.Reply:
     return call.result()
 
 
-def ask(bench: Bench, endpoint: Endpoint, read: Callable[[Call], backend_pb2.Reply]) -> backend_pb2.Reply:
-    start = bench.inference.predict if read is result else bench.inference.stream
-    return read(start(endpoint, OPTIONS, LIMIT_S))
+def embedded(call: UnaryCall[backend_pb2.EmbeddingResult]) -> backend_pb2.EmbeddingResult:
+    return call.result()
+
+
+def ranked(call: UnaryCall[backend_pb2.RerankResult]) -> backend_pb2.RerankResult:
+    return call.result()
+
+
+#: Every kind of call, by how its answer is read.
+READS = (result, drain, embedded, ranked)
+Read = Callable[[Any], Any]
+
+
+def start(bench: Bench, endpoint: Endpoint, read: Read, limit_s: float = LIMIT_S) -> Any:
+    inference = bench.inference
+    if read is ranked:
+        return inference.rerank(endpoint, DOCUMENTS, limit_s)
+    call = {result: inference.predict, drain: inference.stream, embedded: inference.embed}[read]
+    return call(endpoint, OPTIONS, limit_s)
+
+
+def ask(bench: Bench, endpoint: Endpoint, read: Read) -> Any:
+    return read(start(bench, endpoint, read))
 
 
 def test_a_unary_call_answers_the_whole(bench: Bench) -> None:
@@ -127,7 +148,20 @@ def test_a_stream_answers_chunk_by_chunk(bench: Bench) -> None:
     assert [chunk.message for chunk in chunks] == [b"Par", b"is"]
 
 
-@pytest.mark.parametrize("read", [result, drain])
+def test_a_text_becomes_a_vector(bench: Bench) -> None:
+    endpoint = bench.start(embeds(lambda asked: [0.5, len(asked.options.Prompt)]))
+    found = ask(bench, endpoint, embedded)
+    assert (list(found.embeddings), found.prompt_tokens) == ([0.5, 5.0], 3)
+
+
+def test_documents_get_their_scores(bench: Bench) -> None:
+    endpoint = bench.start(ranks(0.25, 0.75))
+    found = ask(bench, endpoint, ranked)
+    assert [(one.index, one.text, one.relevance_score) for one in found.results] == [(0, "a", 0.25), (1, "b", 0.75)]
+    assert found.usage.total_tokens == 3
+
+
+@pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize(
     ("status", "text", "kind"),
     [
@@ -145,7 +179,7 @@ def test_a_stream_answers_chunk_by_chunk(bench: Bench) -> None:
 )
 def test_a_status_becomes_the_error_that_says_what_may_be_done(
     bench: Bench,
-    read: Callable[[Call], backend_pb2.Reply],
+    read: Read,
     status: grpc.StatusCode,
     text: str,
     kind: type[LocalAIError],
@@ -156,22 +190,20 @@ def test_a_status_becomes_the_error_that_says_what_may_be_done(
     assert type(caught.value) is kind
 
 
-@pytest.mark.parametrize("read", [result, drain])
-def test_every_call_has_a_deadline(bench: Bench, read: Callable[[Call], backend_pb2.Reply]) -> None:
+@pytest.mark.parametrize("read", READS)
+def test_every_call_has_a_deadline(bench: Bench, read: Read) -> None:
     script = Silent()
     endpoint = bench.start(script)
-    start = bench.inference.predict if read is result else bench.inference.stream
     with pytest.raises(BackendDeadline):
-        read(start(endpoint, OPTIONS, 0.5))
+        read(start(bench, endpoint, read, 0.5))
     assert script.cancelled.wait(LIMIT_S), "the process goes on with a call that nobody waits for"
 
 
-@pytest.mark.parametrize("read", [result, drain])
-def test_pm_06_a_cancel_reaches_a_silent_process(bench: Bench, read: Callable[[Call], backend_pb2.Reply]) -> None:
+@pytest.mark.parametrize("read", READS)
+def test_pm_06_a_cancel_reaches_a_silent_process(bench: Bench, read: Read) -> None:
     script = Silent()
     endpoint = bench.start(script)
-    start = bench.inference.predict if read is result else bench.inference.stream
-    call = start(endpoint, OPTIONS, LIMIT_S)
+    call = start(bench, endpoint, read)
     assert script.started.wait(LIMIT_S)
     threading.Thread(target=call.cancel).start()
     with pytest.raises(CallCancelled):
@@ -197,11 +229,12 @@ def test_sc_07_a_cancelled_stream_leaves_the_process_usable(bench: Bench) -> Non
     assert ask(bench, endpoint, result).message == b"ab"
 
 
-def test_nobody_listens_is_unavailable(bench: Bench) -> None:
+@pytest.mark.parametrize("read", READS)
+def test_nobody_listens_is_unavailable(bench: Bench, read: Read) -> None:
     endpoint = bench.start(says("a"))
     bench.end(endpoint)
     with pytest.raises(BackendUnavailable):
-        ask(bench, endpoint, result)
+        ask(bench, endpoint, read)
 
 
 def test_a_process_that_ends_in_a_call_is_unavailable(bench: Bench) -> None:
@@ -238,8 +271,11 @@ def test_c22_a_call_on_a_connection_that_broke_never_reaches_the_next_owner_of_t
 def test_a_request_over_the_message_limit_is_refused_before_it_is_sent(bench: Bench) -> None:
     endpoint = bench.start(says("a"))
     large = backend_pb2.PredictOptions(Prompt="x" * (MESSAGE_LIMIT_BYTES + 1))
+    for call in (bench.inference.predict, bench.inference.stream, bench.inference.embed):
+        with pytest.raises(BackendRejected):
+            call(endpoint, large, LIMIT_S)
     with pytest.raises(BackendRejected):
-        bench.inference.predict(endpoint, large, LIMIT_S)
+        bench.inference.rerank(endpoint, backend_pb2.RerankRequest(documents=[large.Prompt]), LIMIT_S)
 
 
 def test_c22_a_first_dial_counts_only_while_the_rows_vouch_for_the_instance() -> None:

@@ -12,7 +12,7 @@ def main(argv: list[str]) -> int:
     address = serving.parse_address(argv)
     stopping = threading.Event()
     serving.stop_on_signals(stopping)
-    # Late: numpy starts threads when it is imported; one that is older than the block dies of the signal, and all with it.
+    # Late: numpy starts threads when it is imported, and a signal kills the process while any thread does not block it.
     from calls import MiniLM
 
     return serving.serve(MiniLM(), address, stopping)
