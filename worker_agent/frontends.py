@@ -22,6 +22,8 @@ log = logs.get(__name__)
 
 #: Longest a frontend may take to accept a connection.
 CONNECT_TIMEOUT_S = 2.0
+#: Idle connections are given up before a frontend does it: a question on a closing one would count as unanswered.
+KEEPALIVE_S = 1.5
 #: Bytes handed over at once while a file is received: few calls, and little memory for each transfer.
 CHUNK_BYTES = 1024 * 1024
 
@@ -91,6 +93,7 @@ class Frontends:
         self._client = httpx2.Client(
             transport=transport,
             trust_env=False,
+            limits=httpx2.Limits(max_connections=100, keepalive_expiry=KEEPALIVE_S),
             timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
         )
 

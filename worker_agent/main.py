@@ -11,6 +11,7 @@ from localai import logs
 from localai.clock import boottime
 from localai.errors import BadSetting, StartRefused
 from localai.settings import Settings
+from tasks.broker import make_broker
 from worker_agent import ending as ends
 from worker_agent.addresses import Addresses
 from worker_agent.agent import Agent, Place
@@ -22,6 +23,8 @@ from worker_agent.hooks import Hooks
 from worker_agent.install.backends import recover
 from worker_agent.probes import ProbeServer
 from worker_agent.processes.leftovers import kill_leftovers
+from worker_agent.processes.port_range import is_free
+from worker_agent.processes.process import Group
 from worker_agent.registration import description, register, write_incarnation
 from worker_agent.telemetry.figures import Figures
 
@@ -57,12 +60,24 @@ def _check(settings: Settings) -> None:
             raise StartRefused(f"{variable} is not set: a worker cannot run without it")
     if settings.require_registration_token and not settings.registration_token:
         raise StartRefused("LOCALAI_REGISTRATION_TOKEN is empty, and the settings require one")
+    make_broker(settings.broker_url)  # refuses a URL of another form; nothing is connected
+
+
+def _check_host(addresses: Addresses) -> None:
+    """Refuse a host that model processes could not listen on."""
+    try:
+        is_free(addresses.bind_host, addresses.base_port)
+    except OSError as error:
+        raise StartRefused(
+            f"LOCALAI_SERVE_ADDR: model processes cannot listen on {addresses.bind_host}: {error.strerror}"
+        ) from None
 
 
 def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
     """Serve until something asks for the end."""
     hostname = socket.gethostname()
     addresses, folders = Addresses.of(settings, hostname), Folders.of(settings)
+    _check_host(addresses)
     folders.make()
     lock = FolderLock(folders.data)
     agents: list[Agent] = []
@@ -96,15 +111,18 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
             hooks=hooks,
             used_ports=used_ports,
         )
-        agent = Agent(place, registered)
         log.info(
             "registered",
             extra=logs.fields(node=registered.name, incarnation=registered.incarnation, status=registered.status),
         )
-        agent.start()
-        agents.append(agent)
-        ending.asked.wait()
-        return _end(agent, ending)
+        agent = Agent(place, registered)
+        try:
+            agent.start()
+            agents.append(agent)
+            ending.asked.wait()
+        finally:
+            left = agent.end()
+        return _exit_code(left, ending)
     finally:
         probes.close()
         frontends.close()
@@ -121,8 +139,7 @@ def _clean(folders: Folders, ending: Ending) -> list[int]:
     return [entry.port for entry in entries if entry.port]
 
 
-def _end(agent: Agent, ending: Ending) -> int:
-    left = agent.end()
+def _exit_code(left: list[Group], ending: Ending) -> int:
     if left:
         groups = ", ".join(f"{group.name} (group {group.pid})" for group in left)
         log.error("process groups did not end", extra=logs.fields(groups=groups))

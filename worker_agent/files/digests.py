@@ -23,6 +23,7 @@ class DigestCache:
                 self._known[name] = (int(size), int(mtime_ns), str(digest))
         except (OSError, ValueError, TypeError, AttributeError):
             self._known = {}  # a cache: without it the files are hashed again
+        self._known = {name: known for name, known in self._known.items() if Path(name).exists()}
 
     def get(self, path: Path) -> str | None:
         """The digest of an unchanged file, else None."""
@@ -39,6 +40,7 @@ class DigestCache:
         found = path.stat()
         with self._lock:
             self._known[str(path)] = (found.st_size, found.st_mtime_ns, digest)
-            temporary = self._path.with_name(self._path.name + ".tmp")
+            # Two agents may share the folder; the last to write wins, and the other hashes again.
+            temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
             temporary.write_text(json.dumps(self._known), encoding="utf-8")
             os.replace(temporary, self._path)

@@ -106,10 +106,8 @@ class BackendInstaller:
 
     @contextmanager
     def _one_at_a_time(self, name: str, errand: Errand) -> Iterator[None]:
-        """The right to install this backend. The lock is the kernel's: it ends with its holder, however that dies."""
-        path = self._folder / f".{_folder_name(name)}.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        """The right to install this backend."""
+        with _lock_file(self._folder, name) as descriptor:
             while not _try_lock(descriptor):
                 errand.said("waiting for another install of this backend")
                 if not errand.left_s:
@@ -120,8 +118,6 @@ class BackendInstaller:
                     )
                 errand.work.pause(_LOCK_POLL_S)
             yield
-        finally:
-            os.close(descriptor)
 
 
 def _is_installed(place: Path, entry: Entry) -> bool:
@@ -173,21 +169,36 @@ def _swap(temporary: Path, place: Path) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Undo what an agent left that died in the middle of an install. Called before anything is installed."""
-    for backup in folder.glob("*.install-backup"):
-        place = backup.with_name(backup.name.removesuffix(".install-backup"))
-        if place.exists():
-            shutil.rmtree(backup, ignore_errors=True)
-        else:
-            os.rename(backup, place)
-    for temporary in folder.glob("*.install-tmp"):
-        shutil.rmtree(temporary, ignore_errors=True)
+    """Undo what an agent left that died in the middle of an install. Called before anything is installed.
+
+    What another agent on the same folder is installing at this moment stays.
+    """
+    for left in sorted(folder.glob("*.install-*")):
+        name, _, what = left.name.rpartition(".install-")
+        with _lock_file(folder, name) as descriptor:
+            if not _try_lock(descriptor):
+                continue
+            place = left.with_name(name)
+            if what == "backup" and not place.exists():
+                os.rename(left, place)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _folder_name(name: str) -> str:
     if not name or name.startswith(".") or "/" in name or "\0" in name:
         raise OperationFailed(Cause.BACKEND_UNKNOWN, f"{name!r} cannot be the name of a backend")
     return name
+
+
+@contextmanager
+def _lock_file(folder: Path, name: str) -> Iterator[int]:
+    """The open lock file of a backend. A lock on it is the kernel's: it ends with its holder, however that dies."""
+    descriptor = os.open(folder / f".{_folder_name(name)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -291,6 +291,21 @@ def test_a_wrong_registration_token_is_one_clear_line_without_the_token(machine:
     assert "wrong-token" not in line
 
 
+@pytest.mark.parametrize(
+    ("changes", "variable"),
+    [
+        ({"serve_addr": "203.0.113.1:5000"}, "LOCALAI_SERVE_ADDR"),
+        ({"serve_addr": "nonsense"}, "LOCALAI_SERVE_ADDR"),
+        ({"broker_url": "http://nowhere"}, "LOCALAI_BROKER_URL"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_one_clear_line_with_its_name(
+    machine: Machine, changes: dict[str, Any], variable: str
+) -> None:
+    assert variable in refused(machine.start(settings=changed(machine.settings, **changes)))
+    assert machine.frontend.registrations == []
+
+
 @pytest.mark.parametrize("missing", ["register_to", "broker_url"])
 def test_a_missing_setting_is_one_clear_line(machine: Machine, missing: str) -> None:
     empty: Any = () if missing == "register_to" else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
 import subprocess
@@ -152,5 +153,8 @@ def test_an_install_that_an_agent_died_in_is_undone_at_the_next_start(tmp_path: 
     (tmp_path / "b").mkdir()
     (tmp_path / "b.install-backup").mkdir()
     (tmp_path / "c.install-tmp").mkdir()
-    recover(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    (tmp_path / "d.install-tmp").mkdir()
+    with open(tmp_path / ".d.lock", "w") as lock:  # another agent is installing that one
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        recover(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["a", "b", "d.install-tmp"]
