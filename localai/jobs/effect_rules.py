@@ -13,6 +13,7 @@ from localai.jobs.event_rules import (
     ConfirmStop,
     Fail,
     Finish,
+    FinishWork,
     Lapse,
     Missing,
     NewIncarnation,
@@ -62,6 +63,7 @@ def place(job: Job, event: Place, now: datetime, windows: Windows) -> Job:
         op_state=OpState.SENT,
         placed_at=now,
         args={**job.args, "order": dict(event.order)},
+        message=None,
         dispatch_window_s=windows.dispatch_s,
         dispatch_expires_at=after(now, windows.dispatch_s),
     )
@@ -133,7 +135,7 @@ def progress(job: Job, event: Progress, now: datetime, windows: Windows) -> Job:
     )
 
 
-def finish(job: Job, event: Finish, now: datetime, windows: Windows) -> Job:
+def finish(job: Job, event: Finish | FinishWork, now: datetime, windows: Windows) -> Job:
     return replace(job, state=State.SUCCEEDED, finished_at=now, lease_expires_at=None)
 
 

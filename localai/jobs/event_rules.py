@@ -91,12 +91,20 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """``revision`` and ``incarnation`` are what the locked subject and node rows say at this moment."""
+    """A node's work is done. ``revision`` and ``incarnation`` are what the locked subject and node rows say now."""
 
     generation: int
     owner: OwnerId
-    revision: str | None = None
-    incarnation: int | None = None
+    revision: str | None
+    incarnation: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishWork:
+    """Work that the owner did itself is done."""
+
+    generation: int
+    owner: OwnerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +169,7 @@ Event = (
     | Renew
     | Progress
     | Finish
+    | FinishWork
     | Fail
     | Lapse
     | Requeue

@@ -64,19 +64,19 @@ def younger_than_claim(job: Job, event: Any, now: datetime) -> bool:
     return bool(event.seq > (job.op_claim_seq or 0))
 
 
-def ready_if_placed(job: Job, event: Any, now: datetime) -> bool:
-    """the operation, where there is one, is ready"""
-    return job.op_generation is None or job.op_state == OpState.READY
+def operation_ready(job: Job, event: Any, now: datetime) -> bool:
+    """the operation is ready"""
+    return job.op_state == OpState.READY
 
 
 def revision_unchanged(job: Job, event: Any, now: datetime) -> bool:
     """the revision of the locked subject is the one of the job"""
-    return job.op_generation is None or bool(job.revision == event.revision)
+    return bool(job.revision == event.revision)
 
 
 def same_incarnation(job: Job, event: Any, now: datetime) -> bool:
     """the incarnation of the locked node is the one that claimed"""
-    return job.op_generation is None or bool(job.node_incarnation == event.incarnation)
+    return bool(job.node_incarnation == event.incarnation)
 
 
 def older_incarnation(job: Job, event: Any, now: datetime) -> bool:

@@ -9,7 +9,7 @@ from localai import logs
 from localai.errors import Replaced
 from localai.ids import JobId, OwnerId
 from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import Event, Fail, Finish, Progress, Take
+from localai.jobs.event_rules import Event, Fail, FinishWork, Progress, Take
 from localai.jobs.job import Job, State
 from localai.jobs.leases import LeaseBook
 from localai.jobs.ports import OwnerMoves
@@ -67,7 +67,7 @@ class Owner:
 
     def finish(self, job: Job) -> Job:
         """Success of work that this process did itself."""
-        return self.act(job, Finish, lambda: self._moves.finish(job.id, job.generation, self.id))
+        return self.act(job, FinishWork, lambda: self._moves.finish(job.id, job.generation, self.id))
 
     def fail(self, job: Job, cause: str, error: str, *, ended: bool, detail: Mapping[str, Any] | None = None) -> Job:
         """End a job with its cause. ``ended``: it is a fact that nothing of it runs."""

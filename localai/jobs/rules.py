@@ -20,6 +20,7 @@ from localai.jobs.event_rules import (
     Event,
     Fail,
     Finish,
+    FinishWork,
     Lapse,
     Missing,
     NewIncarnation,
@@ -49,9 +50,9 @@ from localai.jobs.guard_rules import (
     names_operation,
     not_placed,
     older_incarnation,
+    operation_ready,
     owned,
     proves_end,
-    ready_if_placed,
     revision_unchanged,
     same_incarnation,
     stop_due,
@@ -102,9 +103,12 @@ def _ended(job: Job) -> tuple[Command, ...]:
     return (told,)
 
 
-def _finished(job: Job) -> tuple[Command, ...]:
-    told = TellResult(job.id, job.state)
-    return (TellRouting(), told) if job.op_generation is not None else (told,)
+def _routed(job: Job) -> tuple[Command, ...]:
+    return (TellRouting(), TellResult(job.id, job.state))
+
+
+def _result(job: Job) -> tuple[Command, ...]:
+    return (TellResult(job.id, job.state),)
 
 
 def _wake(job: Job) -> tuple[Command, ...]:
@@ -210,11 +214,21 @@ MOVES: tuple[Move, ...] = (
         event=Finish,
         by="the owner",
         sources=_RUNNING,
-        guards=(owned, lease_valid, ready_if_placed, revision_unchanged, same_incarnation),
+        guards=(owned, lease_valid, operation_ready, revision_unchanged, same_incarnation),
         target=State.SUCCEEDED,
         effect=effect_rules.finish,
-        commands=_finished,
+        commands=_routed,
         says="the replica row becomes `loaded`, the routing version rises",
+    ),
+    Move(
+        event=FinishWork,
+        by="the owner",
+        sources=_RUNNING,
+        guards=(owned, lease_valid, not_placed),
+        target=State.SUCCEEDED,
+        effect=effect_rules.finish,
+        commands=_result,
+        says="kinds whose work lives in the owner",
     ),
     Move(
         event=Fail,
@@ -273,7 +287,7 @@ MOVES: tuple[Move, ...] = (
         guards=(stop_pending, proves_end),
         target=None,
         effect=effect_rules.confirm,
-        commands=lambda job: (TellResult(job.id, job.state),),
+        commands=_result,
         says="stop confirmed, the hold shortened to the report window, the replica row gone",
     ),
     Move(
@@ -293,7 +307,7 @@ MOVES: tuple[Move, ...] = (
         guards=(about_process_there,),
         target=State.SUCCEEDED,
         effect=effect_rules.work_gone,
-        commands=_finished,
+        commands=_result,
         says="a `replica.cleanup` job whose process is not in a full report",
     ),
 )

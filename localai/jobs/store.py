@@ -9,7 +9,7 @@ from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.ids import JobId, OwnerId
 from localai.jobs.attempts import Ending, end, insert, lock_subject
 from localai.jobs.effect_rules import CANCELLED
-from localai.jobs.event_rules import Cancel, Event, Fail, Finish, Progress, Resend, Take
+from localai.jobs.event_rules import Cancel, Event, Fail, FinishWork, Progress, Resend, Take
 from localai.jobs.job import Job, State, Windows
 from localai.jobs.kinds import KINDS, Kinds
 from localai.jobs.operation_rules import Cause
@@ -110,7 +110,7 @@ class PgJobStore:
             return one_job(uow.execute(SQL["progress_job"], parameters))
 
     def finish(self, job_id: JobId, generation: int, owner: OwnerId) -> Job | None:
-        return self._move(Finish, "finish_job", {"id": job_id, "generation": generation, "owner": owner}, owner)
+        return self._move(FinishWork, "finish_job", {"id": job_id, "generation": generation, "owner": owner}, owner)
 
     def fail(self, job_id: JobId, event: Fail) -> Job | None:
         ending = Ending(

@@ -17,6 +17,7 @@ from localai.jobs.event_rules import (
     Event,
     Fail,
     Finish,
+    FinishWork,
     Lapse,
     Missing,
     NewIncarnation,
@@ -77,7 +78,9 @@ def moved(job: Job, event: Event) -> Job:
         (claimed(), replace(REPORTED, incarnation=2), "claimed_by_it"),
         (stopping(), REPORTED, "state"),
         (claimed(), Missing(**OPERATION, seq=10), "younger_than_claim"),
-        (claimed(), FINISH, "ready_if_placed"),
+        (claimed(), FINISH, "operation_ready"),
+        (running(), FINISH, "operation_ready"),
+        (claimed(), FinishWork(**MINE), "not_placed"),
         (ready(lease_expires_at=at(-1)), FINISH, "lease_valid"),
         (ready(), replace(FINISH, revision="r2"), "revision_unchanged"),
         (ready(), replace(FINISH, incarnation=4), "same_incarnation"),
@@ -160,7 +163,7 @@ def test_finish_routes_and_tells() -> None:
         None,
     )
     assert outcome.commands == (TellRouting(), TellResult(outcome.job.id, State.SUCCEEDED))
-    alone = accepted(running(), Finish(**MINE))
+    alone = accepted(running(), FinishWork(**MINE))
     assert alone.commands == (TellResult(alone.job.id, State.SUCCEEDED),)
 
 
@@ -243,6 +246,7 @@ def _random_event(draw: random.Random, job: Job) -> Event:
             Renew(**mine),
             Progress(**mine),
             Finish(**mine, revision=draw.choice(["r1", "r2"]), incarnation=incarnation),
+            FinishWork(**mine),
             Fail(**mine, **FAILED, ended=draw.random() < 0.5),
             Lapse(generation=generation),
             Requeue(generation=generation, new_generation=job.generation + 1),

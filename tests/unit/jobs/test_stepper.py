@@ -14,7 +14,7 @@ from localai.errors import Replaced, StorageUnavailable
 from localai.ids import JobId, NodeId, OwnerId
 from localai.jobs import rules
 from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import Event, Fail, Finish, Take
+from localai.jobs.event_rules import Event, Fail, FinishWork, Take
 from localai.jobs.job import Job, State
 from localai.jobs.leases import LeaseBook
 from localai.jobs.owner import Owner
@@ -53,7 +53,7 @@ class OneRow:
         return self._apply(event)
 
     def finish(self, job_id: JobId, generation: int, owner: OwnerId) -> Job | None:
-        return self._apply(Finish(generation=generation, owner=owner))
+        return self._apply(FinishWork(generation=generation, owner=owner))
 
 
 class NoWakeups:
