@@ -16,7 +16,6 @@ from localai.settings import Settings
 from worker_agent import bus
 from worker_agent.actors import OrderQueue
 from worker_agent.addresses import Addresses
-from worker_agent.clocks import Ticker
 from worker_agent.ending import Ending, Why
 from worker_agent.files.digests import DigestCache
 from worker_agent.files.fetch import Fetcher
@@ -41,6 +40,7 @@ from worker_agent.reports import Intervals, Reporter
 from worker_agent.runner import OperationRunner, Parts
 from worker_agent.stops import StopResponder
 from worker_agent.telemetry.figures import Figures
+from worker_agent.tickers import Ticker
 
 log = logs.get(__name__)
 

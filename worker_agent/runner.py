@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -109,6 +110,10 @@ class OperationRun:
         except OperationFailed as error:
             log.warning("operation failed", extra=logs.fields(cause=error.cause, error=error.message))
             self._fail(OperationError(cause=error.cause, message=error.message, stderr_tail=error.stderr_tail))
+        except OSError as error:
+            cause = Cause.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Cause.INTERNAL
+            log.warning("operation failed", extra=logs.fields(cause=cause, error=error))
+            self._fail(OperationError(cause=cause, message=str(error)))
         except Exception as error:
             log.exception("operation failed unexpectedly")
             self._fail(OperationError(cause=Cause.INTERNAL, message=f"{type(error).__name__}: {error}"))

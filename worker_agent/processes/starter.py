@@ -70,22 +70,14 @@ class Held:
         self.group = group
         self._gate = gate
 
-    def release(self) -> None:
-        """Let it become its target."""
+    def release(self, admitted: bool) -> None:
+        """Let it become its target, or exit without having run anything."""
         try:
-            with suppress(BrokenPipeError):  # it died meanwhile; whoever watches the group sees that
-                os.write(self._gate, b"g")
+            if admitted:
+                with suppress(BrokenPipeError):  # it died meanwhile; whoever watches the group sees that
+                    os.write(self._gate, b"g")
         finally:
-            self._close()
-
-    def abandon(self) -> None:
-        """Make it exit without having run anything."""
-        self._close()
-
-    def _close(self) -> None:
-        if self._gate >= 0:
             os.close(self._gate)
-            self._gate = -1
 
 
 class ProcessStarter:

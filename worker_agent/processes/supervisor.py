@@ -71,24 +71,12 @@ class Supervisor:
 
         ``gate`` is asked once everything about the process is on disk and before it runs: False abandons it.
         """
-        port = self._ports.take()
-        name = process_key(order.model, order.slot)
-        launch = Launch(
-            instance=new_id(),
-            name=name,
-            job_id=order.job_id,
-            op_generation=order.op_generation,
-            port=port,
-            argv=[str(folder / "run.sh"), "--addr", f"{self._addresses.bind_host}:{port}"],
-            folder=folder,
-            environ=environ,
-            output=open_output(self._log_folder, name),
-        )
+        port, name = self._ports.take(), process_key(order.model, order.slot)
         started: list[ModelProcess] = []
 
         def admit(group: Group) -> bool:
             running = Running(
-                process_instance=launch.instance,
+                process_instance=group.instance,
                 job_id=order.job_id,
                 op_generation=order.op_generation,
                 model=order.model,
@@ -101,6 +89,17 @@ class Supervisor:
             return bool(started)
 
         try:
+            launch = Launch(
+                instance=new_id(),
+                name=name,
+                job_id=order.job_id,
+                op_generation=order.op_generation,
+                port=port,
+                argv=[str(folder / "run.sh"), "--addr", f"{self._addresses.bind_host}:{port}"],
+                folder=folder,
+                environ=environ,
+                output=open_output(self._log_folder, name),
+            )
             self._start(launch, admit=admit, nudge=work.nudge, release=lambda: self._ports.release(port))
         except OSError as error:
             self._ports.release(port)
@@ -190,7 +189,7 @@ class Supervisor:
         try:
             admitted = admitted and admit(group)
         finally:
-            held.release() if admitted else held.abandon()
+            held.release(admitted)
         if admitted:
             log.info("process started", extra=logs.fields(process=launch.name, pid=group.pid, port=launch.port))
         return group
