@@ -216,6 +216,7 @@ def test_a_stream_that_is_left_is_cancelled(bench: Bench) -> None:
     endpoint = bench.start(script)
     chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
     assert next(chunks).message == b"first"
+    assert script.started.wait(LIMIT_S), "the process goes on behind the first chunk"
     chunks.close()  # type: ignore[attr-defined]
     assert script.cancelled.wait(LIMIT_S)
 
