@@ -165,7 +165,7 @@ class Settings:
         "LOCALAI_MODELS_PATH",
         "path",
         "",
-        "Folder of model configs and files; empty means <state-dir>/models on a frontend and <data folder>/models on a worker.",
+        "Folder of model configs and files; empty means <state-dir>/models, on a worker <data folder>/models.",
     )
     database_url: str = _setting(
         "LOCALAI_AUTH_DATABASE_URL",
@@ -612,8 +612,8 @@ def settings_page() -> str:
         "# Settings",
         "",
         "Made from `localai/settings.py` by `make fmt`; do not edit. A flag wins over a variable, a variable over the",
-        "default. Durations are written as in Go: `250ms`, `30s`, `1m30s`, `24h`. A value that cannot be used stops the",
-        "process at start with the name of the variable, the value and what would be accepted.",
+        "default. Durations are written as in Go: `250ms`, `30s`, `1m30s`, `24h`. A value that cannot be used stops",
+        "the process at start with the name of the variable, the value and what would be accepted.",
         "",
         "| variable | flag | commands | default | meaning |",
         "|---|---|---|---|---|",
