@@ -66,6 +66,7 @@ def make_app(built: services.Services) -> Flask:
     services.install(app, built)
     request_log.install(app)
     access.check_access(app, built.keys)
+    app.before_request(_refuse_nul)
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     app.after_request(_harden)
@@ -73,6 +74,15 @@ def make_app(built: services.Services) -> Flask:
     app.register_error_handler(HTTPException, _refuse_http)
     app.register_error_handler(Exception, _fail)
     return app
+
+
+def _refuse_nul() -> None:
+    """No name holds a NUL, and the database would refuse a statement with one as a fault of ours."""
+    if "\0" in request.path:
+        raise NotFound("there is nothing at an address with a NUL")
+    for name, value in request.args.items(multi=True):
+        if "\0" in name + value:
+            raise BadInput(name, value, "a text without NUL")
 
 
 def _harden(response: Response) -> Response:

@@ -119,6 +119,38 @@ def test_malformed_json_is_400(bench: WebBench, data: bytes) -> None:
     assert "JSON" in error["message"] and error["param"] == "body"
 
 
+@pytest.mark.parametrize("escape", [r"\u0000", r"\ud800", r"\uDC00\ud800"])
+def test_what_is_no_character_is_replaced_and_no_fault(bench: WebBench, escape: str) -> None:
+    bench.model("m", says("a"))
+    text = f'{{"model": "m", "messages": [{{"role": "user", "content": "x{escape}y \\ud83d\\ude00"}}]}}'
+    response = bench.client.post("/v1/chat/completions", data=text.encode(), headers=bench.key())
+    assert response.status_code == 200
+    ((_, options),) = bench.inference.asked
+    shown = options.Messages[0].content if options.Messages else options.Prompt
+    assert shown.strip("\ufffd") and shown.replace("\ufffd", "") == "xy \U0001f600"
+    assert "\ufffd" in shown
+
+
+def test_a_body_that_cannot_be_read_is_400(bench: WebBench) -> None:
+    class Broken:
+        def read(self, *_: object) -> bytes:
+            raise OSError("Invalid chunk size: b'zz'")
+
+    response = bench.client.post(
+        "/v1/chat/completions", headers=bench.key(), environ_overrides={"wsgi.input": Broken(), "CONTENT_LENGTH": "5"}
+    )
+    assert response.status_code == 400
+    assert response.get_json()["error"]["param"] == "body"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/api/jobs?subject=a%00b", 400), ("/api/jobs?a%00=b", 400), ("/api/models/%00/load-status", 404)],
+)
+def test_a_nul_in_an_address_is_the_caller_s_mistake(bench: WebBench, path: str, status: int) -> None:
+    assert bench.get(path).status_code == status
+
+
 @pytest.mark.parametrize("body", [[1, 2], "text", 3, None])
 def test_json_that_is_no_object_is_400(bench: WebBench, body: Any) -> None:
     response = bench.post("/v1/chat/completions", body)
