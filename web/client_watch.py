@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import gevent
 from gevent.socket import wait_read
 
 #: A client that sent its next request early stays readable; it is looked at again after this long.
 _PIPELINED_PAUSE_S = 0.5
+
+
+class Watch(Protocol):
+    """Tells whoever works for a client that it has left."""
+
+    def during(self, on_gone: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `on_gone` once if the client leaves inside the block, or has left before."""
+
+    def close(self) -> None:
+        """Stop watching."""
 
 
 class ClientWatch:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from localai import logs
 from localai.errors import BackendError, BackendUnavailable, ModelGone, StorageUnavailable, WrongModel
-from localai.inference.ports import Call, Endpoint, Inference
+from localai.inference.ports import Call, Endpoint, Inference, UnaryCall
 from localai.loads.waiters import Waiters
 from localai.models.config import ModelConfig
 from localai.routing.picks import Pick
 from localai.routing.ports import LoadedReplica
 from localai.routing.table import RoutingTable
 from protos import backend_pb2
-from web.client_watch import ClientWatch
+from web.client_watch import Watch
 
 log = logs.get(__name__)
 T = TypeVar("T")
@@ -63,10 +63,18 @@ class Answer:
     node_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """The one result of a call that makes no text."""
+
+    result: T
+    node_id: str
+
+
 class AnswerStream:
     """An answer under way, counted until `close`. The first reply is there already: the client may be answered 200."""
 
-    def __init__(self, pick: Pick, call: Call, replies: Iterator[backend_pb2.Reply], watch: ClientWatch) -> None:
+    def __init__(self, pick: Pick, call: Call, replies: Iterator[backend_pb2.Reply], watch: Watch) -> None:
         self._pick, self._call, self._replies, self._watch = pick, call, replies, watch
         self._first = next(replies, None)
         self.node_id = pick.replica.node_id
@@ -115,7 +123,7 @@ class Serving:
         )
         self._deadline_s, self._signals = deadline_s, signals or Signals()
 
-    def predict(self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: ClientWatch) -> Answer:
+    def predict(self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch) -> Answer:
         """The whole answer.
 
         Raises the BackendError family, what `Waiters` raises for a model without a replica, StorageUnavailable when
@@ -131,7 +139,7 @@ class Serving:
 
         return self._try_twice(config, options, watch, ask)
 
-    def stream(self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: ClientWatch) -> AnswerStream:
+    def stream(self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch) -> AnswerStream:
         """An answer whose first reply has come. Raises as `predict`; the caller closes it."""
 
         def ask(pick: Pick) -> AnswerStream:
@@ -141,8 +149,32 @@ class Serving:
 
         return self._try_twice(config, options, watch, ask)
 
+    def embed(
+        self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch
+    ) -> Found[backend_pb2.EmbeddingResult]:
+        """The vector of one text. Raises as `predict`."""
+
+        def ask(pick: Pick) -> Found[backend_pb2.EmbeddingResult]:
+            return _found(pick, self._inference.embed(pick.endpoint, options, self._deadline_s), watch)
+
+        return self._try_twice(config, options, watch, ask)
+
+    def rerank(
+        self, config: ModelConfig, request: backend_pb2.RerankRequest, watch: Watch
+    ) -> Found[backend_pb2.RerankResult]:
+        """The scores of documents. Raises as `predict`."""
+
+        def ask(pick: Pick) -> Found[backend_pb2.RerankResult]:
+            return _found(pick, self._inference.rerank(pick.endpoint, request, self._deadline_s), watch)
+
+        return self._try_twice(config, request, watch, ask)
+
     def _try_twice(
-        self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: ClientWatch, ask: Callable[[Pick], T]
+        self,
+        config: ModelConfig,
+        options: backend_pb2.PredictOptions | backend_pb2.RerankRequest,
+        watch: Watch,
+        ask: Callable[[Pick], T],
     ) -> T:
         for last in (False, True):
             pick = self._pick(config, watch)
@@ -160,7 +192,7 @@ class Serving:
                 raise
         raise AssertionError("the last try returns or raises")
 
-    def _pick(self, config: ModelConfig, watch: ClientWatch) -> Pick:
+    def _pick(self, config: ModelConfig, watch: Watch) -> Pick:
         """A replica; waits for one where there is none."""
         for _ in range(_WAITS):
             pick = self._pick_now(config.name)
@@ -198,3 +230,10 @@ class Serving:
             self._retires.retire(replica.replica_id, replica.process_instance)
         except StorageUnavailable as error:
             log.warning("a replica without its model keeps its row for now: %s", error.message)
+
+
+def _found(pick: Pick, call: UnaryCall[T], watch: Watch) -> Found[T]:
+    with watch.during(call.cancel):
+        result = call.result()
+    pick.release()
+    return Found(result, pick.replica.node_id)
