@@ -10,6 +10,8 @@ from psycopg2 import extensions
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL, make_url
 
+from localai.db import waiting
+
 #: Every contended statement waits for a row lock for milliseconds; a second means that something is wrong.
 LOCK_TIMEOUT_MS = 1_000
 STATEMENT_TIMEOUT_MS = 10_000
@@ -31,8 +33,11 @@ def make_engine(url: str, *, application: str, pool_size: int = 5) -> Engine:
     """A pool of at most twice ``pool_size`` connections, none opened yet. Make it after the fork.
 
     The limits travel in the start packet of each connection, so they win over what ``ALTER ROLE ... SET`` says, and
-    no statement has to be sent to set them.
+    no statement has to be sent to set them. A process that has not chosen how it waits for the socket gets the waits
+    of threads; see `localai.db.waiting`.
     """
+    if extensions.get_wait_callback() is None:
+        waiting.install_for_threads()
     engine = sqlalchemy.create_engine(
         _with_driver(url),
         pool_size=pool_size,
@@ -43,6 +48,7 @@ def make_engine(url: str, *, application: str, pool_size: int = 5) -> Engine:
         connect_args={
             "application_name": application[:63],
             "connect_timeout": CONNECT_TIMEOUT_S,
+            "tcp_user_timeout": STATEMENT_TIMEOUT_MS,
             "options": " ".join(
                 f"-c {name}={value}"
                 for name, value in (

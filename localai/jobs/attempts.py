@@ -35,8 +35,9 @@ class Ending:
 def lock_subject(uow: UnitOfWork, kinds: Kinds, new: NewJob) -> Mapping[str, Any]:
     """Hold the row of the subject until the commit; made when it is not there yet. Its counter and revision."""
     subject = {"subject_kind": kinds[new.kind].subject_kind, "subject": new.subject}
-    uow.execute(SQL["ensure_subject"], subject)
-    return dict(uow.execute(SQL["lock_subject"], subject).mappings().one())
+    while (row := uow.execute(SQL["lock_subject"], subject).mappings().first()) is None:
+        uow.execute(SQL["insert_subject"], subject)
+    return dict(row)
 
 
 def insert(uow: UnitOfWork, kinds: Kinds, windows: Windows, new: NewJob) -> Job:

@@ -92,7 +92,8 @@ def report(job: Job, event: Reported, now: datetime, windows: Windows) -> Job:
     moved = entered or event.progress > job.progress
     return replace(
         job,
-        op_state=event.op_state,
+        # An agent that has not seen its grant yet says `sent`; the row knows better.
+        op_state=job.op_state if event.op_state == OpState.SENT else event.op_state,
         op_seen_at=now,
         op_missing=0,
         op_error=event.error,

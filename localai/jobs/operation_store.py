@@ -200,7 +200,7 @@ class PgOperationStore:
     @staticmethod
     def _rows(uow: UnitOfWork, node_id: NodeId, report: Report, statement: str) -> NodeRows:
         named = {operation.job_id for operation in report.operations} | {p.job_id for p in report.processes}
-        parameters = {"node": node_id, "named": sorted(filter(is_uuid, named)), "cleanup": REPLICA_CLEANUP}
+        parameters = {"node": node_id, "named": sorted(filter(is_uuid, named))}
         jobs = {job.id: job for job in jobs_of(uow.execute(SQL[statement], parameters))}
         replicas = uow.execute(SQL["replicas_on_node"], {"node": node_id})
         return NodeRows(

@@ -48,13 +48,13 @@ INSERT INTO job_events (job_id, event, state, phase, generation, op_generation, 
 VALUES (%(id)s, %(event)s, %(state)s, %(phase)s, %(generation)s, %(op_generation)s, %(actor)s, %(node_id)s,
         %(detail)s::jsonb);
 
--- ensure_subject --
--- The row that everything about a subject locks.
-INSERT INTO subjects (kind, name) VALUES (%(subject_kind)s, %(subject)s) ON CONFLICT DO NOTHING;
-
 -- lock_subject --
 -- Whoever holds this row is alone in claiming, placing, finishing or editing the subject.
 SELECT last_generation, revision FROM subjects WHERE kind = %(subject_kind)s AND name = %(subject)s FOR UPDATE;
+
+-- insert_subject --
+-- The first time anything is about it.
+INSERT INTO subjects (kind, name) VALUES (%(subject_kind)s, %(subject)s) ON CONFLICT DO NOTHING;
 
 -- draw_generation --
 -- The next fencing number of a subject; never used twice.
@@ -242,6 +242,11 @@ DELETE FROM jobs WHERE id IN (
        AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.job_id = j.id)
      ORDER BY j.finished_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED);
 
+-- prune_subjects --
+-- Counters of processes that are gone. Their names are never used again; those of models are, and stay.
+DELETE FROM subjects s
+ WHERE s.kind = 'process' AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = s.name);
+
 -- share_node --
 -- The life of the agent that speaks for the node; it cannot change before this transaction ends.
 SELECT incarnation FROM nodes WHERE id = %(node)s FOR SHARE;
@@ -268,17 +273,17 @@ UPDATE nodes SET report_seq = %(seq)s
 RETURNING incarnation;
 
 -- jobs_on_node --
--- Jobs a report can be about: running there, to be stopped there, or named by it.
+-- Jobs a report can be about: live there, to be stopped there, or named by it.
 SELECT j.*, clock_timestamp() AS read_at FROM jobs j
- WHERE (j.node_id = %(node)s AND (j.state = 'running' OR j.stop_state = 'pending')) OR j.id = ANY(%(named)s::uuid[])
-    OR (j.node_id = %(node)s AND j.kind = %(cleanup)s AND j.state IN ('queued', 'running'))
+ WHERE (j.node_id = %(node)s AND (j.state IN ('queued', 'running') OR j.stop_state = 'pending'))
+    OR j.id = ANY(%(named)s::uuid[])
  ORDER BY j.id;
 
 -- lock_jobs_on_node --
 -- The same, held until the report has been applied.
 SELECT j.*, clock_timestamp() AS read_at FROM jobs j
- WHERE (j.node_id = %(node)s AND (j.state = 'running' OR j.stop_state = 'pending')) OR j.id = ANY(%(named)s::uuid[])
-    OR (j.node_id = %(node)s AND j.kind = %(cleanup)s AND j.state IN ('queued', 'running'))
+ WHERE (j.node_id = %(node)s AND (j.state IN ('queued', 'running') OR j.stop_state = 'pending'))
+    OR j.id = ANY(%(named)s::uuid[])
  ORDER BY j.id FOR UPDATE;
 
 -- replicas_on_node --
@@ -286,9 +291,11 @@ SELECT j.*, clock_timestamp() AS read_at FROM jobs j
 SELECT id, job_id, op_generation, process_instance, state FROM replicas WHERE node_id = %(node)s ORDER BY id;
 
 -- report_operation --
--- Progress and renewal in one; matches the operation, not the owner's generation.
+-- Progress and renewal in one; matches the operation, not the owner's generation. An agent that has not seen its grant
+-- yet says `sent`; the row knows better.
 UPDATE jobs
-   SET op_state = %(op_state)s, op_seen_at = clock_timestamp(), op_missing = 0, op_error = %(error)s::jsonb,
+   SET op_state = CASE WHEN %(op_state)s = 'sent' THEN op_state ELSE %(op_state)s END,
+       op_seen_at = clock_timestamp(), op_missing = 0, op_error = %(error)s::jsonb,
        phase_started_at = CASE WHEN phase <> %(phase)s THEN clock_timestamp() ELSE phase_started_at END,
        progress_at = CASE WHEN phase <> %(phase)s OR progress < %(progress)s THEN clock_timestamp()
                           ELSE progress_at END,

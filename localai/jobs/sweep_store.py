@@ -48,7 +48,9 @@ class PgSweepStore:
 
     def prune(self, older_than_s: float, limit: int) -> int:
         with self._unit_of_work() as uow:
-            return uow.execute(SQL["prune_jobs"], {"older_than": older_than_s, "limit": limit}).rowcount
+            pruned = uow.execute(SQL["prune_jobs"], {"older_than": older_than_s, "limit": limit}).rowcount
+            uow.execute(SQL["prune_subjects"])
+            return pruned
 
     def _fail_lapsed(self, limit: int) -> list[Job]:
         kinds = [kind.name for kind in self._kinds.values() if kind.on_lapse == OnLapse.FAIL]

@@ -160,6 +160,10 @@ class LoadSteps:
         if not self._owner.leases.valid(job.id, job.generation):
             self._owner.let_go(job.id)
             return
+        if not (job.address and job.process_instance and job.identity):
+            text = f"node {job.node_name or job.node_id} is ready and does not say where and as what"
+            self._owner.fail(job, Cause.INTERNAL, text, ended=False)
+            return
         finished = self._moves.finish(job, self._owner.id)
         match finished:
             case NotFinished.OTHER_REVISION:

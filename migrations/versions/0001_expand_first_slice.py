@@ -127,7 +127,7 @@ CREATE INDEX jobs_lease ON jobs (lease_expires_at) WHERE state = 'running';
 CREATE INDEX jobs_owner ON jobs (owner) WHERE state = 'running';
 CREATE INDEX jobs_pending_stop ON jobs (stop_next_at) WHERE stop_state = 'pending';
 CREATE INDEX jobs_ended ON jobs (finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX jobs_node ON jobs (node_id) WHERE state = 'running' OR stop_state = 'pending';
+CREATE INDEX jobs_node ON jobs (node_id) WHERE state IN ('queued', 'running') OR stop_state = 'pending';
 CREATE INDEX jobs_created ON jobs (created_at DESC, id DESC);
 CREATE INDEX jobs_parent ON jobs (parent_id) WHERE parent_id IS NOT NULL;
 

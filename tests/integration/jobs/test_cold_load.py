@@ -77,3 +77,14 @@ def test_two_models_go_to_two_nodes(world: World) -> None:
             world.nodes.deregister(node.id)
     homes = {serving_load(world, control, agents, model)[1].id for model in ("first", "second")}
     assert homes == {agent.id for agent in agents}
+
+
+def test_a_ready_that_does_not_say_where_fails_the_load_and_stops_it(world: World) -> None:
+    for node in world.nodes.list():
+        world.nodes.deregister(node.id)
+    agent, control = Agent(world), Control(world)
+    job = placed_load(world, control, "nowhere-ready")
+    agent.claim(job)
+    agent.change(job, op_state=OpState.READY)
+    job = control.step(job.id)
+    assert (job.state, job.error_cause, job.stop_state) == (State.FAILED, "internal", StopState.PENDING)

@@ -259,6 +259,8 @@ def test_old_terminal_rows_are_pruned_but_not_pending_stops_and_makers_of_replic
     control.owner.fail(stopping, "internal", "x", ended=False)
     for job in (gone, stopping):
         _overdue(world, job.id, "finished_at", 100_000)
+    world.sql("INSERT INTO subjects (kind, name) VALUES ('process', 'long-gone')")
     world.sweeps.prune(90_000, 1000)
+    assert world.sql("SELECT name FROM subjects WHERE name IN ('long-gone', 'old-gone')") == [{"name": "old-gone"}]
     assert world.jobs.get(gone.id) is None
     assert world.jobs.get(stopping.id) is not None

@@ -137,6 +137,11 @@ def test_a_report_is_progress_only_where_something_moved() -> None:
     assert moved(claimed(progress=4, phase=Phase.INSTALLING), REPORTED).progress_at == NOW
 
 
+def test_an_agent_that_has_not_seen_its_grant_does_not_take_the_claim_back() -> None:
+    job = moved(claimed(), replace(REPORTED, op_state=OpState.SENT))
+    assert (job.op_state, job.op_seen_at) == (OpState.CLAIMED, NOW)
+
+
 @pytest.mark.parametrize("op_state", [OpState.READY, OpState.ENDED])
 def test_a_report_that_needs_a_step_wakes_a_control_worker(op_state: OpState) -> None:
     outcome = accepted(claimed(), replace(REPORTED, op_state=op_state))
