@@ -32,8 +32,9 @@ from localai.jobs.operation_rules import (
 from localai.jobs.operation_store import PgOperationStore
 from localai.jobs.operations import OperationService
 from localai.jobs.owner import Owner
+from localai.jobs.ports import Wakeups
 from localai.jobs.service import JobService
-from localai.jobs.stepper import JobStepper
+from localai.jobs.stepper import JobStepper, KindSteps
 from localai.jobs.stops import StopService
 from localai.jobs.store import PgJobStore
 from localai.jobs.sweep_store import PgSweepStore
@@ -51,6 +52,7 @@ from localai.replicas.cleaning import Cleaning
 from localai.replicas.store import PgReplicaStore
 from localai.routing.frontends import PgFrontends
 
+Step = Callable[[JobId, int], object]
 #: As in production: tests move the clock of a row and do not wait for it.
 WINDOWS = Windows()
 GIB = 1024**3
@@ -111,12 +113,18 @@ def staged(size: int) -> tuple[StagedFile, ...]:
 class World:
     """One database, as many owners and agents as a test needs."""
 
-    def __init__(self, engine: Engine, windows: Windows = WINDOWS, kinds: Kinds = KINDS) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        windows: Windows = WINDOWS,
+        kinds: Kinds = KINDS,
+        wakeups: Wakeups | None = None,
+    ) -> None:
         self.engine, self.windows = engine, windows
         self.unit_of_work = lambda: UnitOfWork(engine)
         snapshot = lambda: UnitOfWork(engine, isolation="REPEATABLE READ")  # noqa: E731
         self.bus, self.wakeups = MemoryBus(), RecordedWakeups()
-        self.announcer = Announcer(self.wakeups, self.bus)
+        self.announcer = Announcer(wakeups or self.wakeups, self.bus)
         self.jobs = PgJobStore(self.unit_of_work, windows, kinds)
         self.sweeps = PgSweepStore(self.unit_of_work, windows, kinds)
         self.operation_rows = PgOperationStore(self.unit_of_work, snapshot, windows)
@@ -187,7 +195,16 @@ class World:
 class Control:
     """One control process: its owner id, its leases, its stepper. Steps and stops run where they are called."""
 
-    def __init__(self, world: World, budgets: Budgets | None = None, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        budgets: Budgets | None = None,
+        clock: Callable[[], float] | None = None,
+        *,
+        more: Mapping[str, Callable[[Owner], KindSteps]] | None = None,
+        later: Callable[[Step], Step] = lambda step: step,
+    ) -> None:
+        """``more`` makes the steps of further kinds; ``later`` moves a step elsewhere."""
         self.world = world
         leases = LeaseBook(world.windows.lease_s, clock) if clock else LeaseBook(world.windows.lease_s)
         self.owner = Owner(OwnerId(f"control-{new_id()}"), world.jobs, leases, world.announcer)
@@ -216,6 +233,7 @@ class Control:
                     world.windows,
                     elsewhere=lambda work: work(),
                 ),
+                **{kind: make(self.owner) for kind, make in (more or {}).items()},
             },
             stop=self.stops.stop_operation,
         )
@@ -225,8 +243,9 @@ class Control:
             self.owner,
             self.stepper,
             world.announcer,
-            step_later=self.stepper.step,
+            step_later=later(self.stepper.step),
             stop_later=self.stops.stop_operation,
+            also={"outdated replicas": world.cleaning.run},
         )
 
     def step(self, job_id: str) -> Job:

@@ -182,7 +182,7 @@ def main(database_url: str, broker_url: str, seed: int, name: str) -> None:
     machine = Machine(world, name)
     queue = node_queue(machine.agent.id)
     dramatiq.actor(machine.run_operation, broker=broker, actor_name=names.RUN_OPERATION, queue_name=queue)  # type: ignore[call-overload]
-    start_worker(broker, [queue], 2)  # type: ignore[arg-type]
+    start_worker(broker, [queue], 2)
     while not machine.pause.wait(AGENT_REPORT_S):
         try:
             machine.report()

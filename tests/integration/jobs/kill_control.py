@@ -58,15 +58,13 @@ class StandInSteps:
 def main(database_url: str, broker_url: str, seed: int) -> None:
     logs.configure("warning", f"control-{os.getpid()}")
     world, broker = make_world(database_url, broker_url, "kill-control", seed)
-    control = Control(world)
     steps, work = ThreadPoolExecutor(2), ThreadPoolExecutor(4)
-    control.stepper._steps = {**control.stepper._steps, "stand-in": StandInSteps(world, control.owner, work)}
-    control.sweep._step_later = Later(steps).step(control.stepper.step)
-    control.sweep._passes = {**control.sweep._passes, "outdated": world.cleaning.run}
+    more = {"stand-in": lambda owner: StandInSteps(world, owner, work)}
+    control = Control(world, more=more, later=Later(steps).step)
     register_control_actors(broker, control.stepper.step)  # type: ignore[arg-type]
     Keeper(control.owner, LEASE_S / 4).start()
     SweepThread(control.sweep, SWEEP_S).start()
-    start_worker(broker, [CONTROL_QUEUE], 2)  # type: ignore[arg-type]
+    start_worker(broker, [CONTROL_QUEUE], 2)
     sys.stdin.read()
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from localai.db import waiting
 from localai.db.engine import make_engine
 from localai.ids import JobId, NodeId
 from localai.jobs.job import Windows
 from localai.jobs.kinds import KINDS, Kind, OnLapse, registry
-from tasks.broker import make_broker
+from tasks.broker import LocalBroker, ValkeyBroker, make_broker
 from tasks.enqueue import DramatiqWakeups
 from tests.integration.world import World
 
@@ -70,11 +69,11 @@ class LossyWakeups:
         return 0 if drawn < 0.10 else 2 if drawn >= 0.85 else 1
 
 
-def make_world(database_url: str, broker_url: str, application: str, seed: int) -> tuple[World, object]:
+def make_world(
+    database_url: str, broker_url: str, application: str, seed: int
+) -> tuple[World, ValkeyBroker | LocalBroker]:
     """The services of one process of the test, and its broker."""
-    waiting.install_for_threads()
     broker = make_broker(broker_url)
-    world = World(make_engine(database_url, application=application, pool_size=8), WINDOWS, ALL_KINDS)
     wakeups = LossyWakeups(DramatiqWakeups(broker), random.Random(seed))
-    world.announcer._wakeups = wakeups
-    return world, broker
+    engine = make_engine(database_url, application=application, pool_size=8)
+    return World(engine, WINDOWS, ALL_KINDS, wakeups), broker

@@ -12,6 +12,7 @@ from localai.errors import OperationFailed
 from localai.jobs.job import State
 from localai.jobs.kinds import MODEL_INSTALL
 from localai.jobs.operation_rules import OpState
+from localai.jobs.owner import Owner
 from localai.loads.install_steps import InstallSteps
 from localai.loads.ports import LoadPlan
 from localai.nodes.rules import Registration
@@ -161,10 +162,10 @@ class Fetching:
 
 
 def _with_installs(world: World, fetching: Fetching, pool: ThreadPoolExecutor) -> Control:
-    control = Control(world)
-    steps = InstallSteps(control.owner, world.jobs, fetching, world.announcer, pool=pool)
-    control.stepper._steps = {**control.stepper._steps, MODEL_INSTALL: steps}
-    return control
+    def steps(owner: Owner) -> InstallSteps:
+        return InstallSteps(owner, world.jobs, fetching, world.announcer, pool=pool)
+
+    return Control(world, more={MODEL_INSTALL: steps})
 
 
 def _unfetched(model: str) -> LoadPlan:
