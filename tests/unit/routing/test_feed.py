@@ -130,8 +130,11 @@ def test_a_lapsed_row_is_never_renewed(bench: Bench) -> None:
     bench.rows.leases.clear()  # somebody ended it
     bench.clock.advance(6)
     bench.rows.calls.clear()
+    held: list[bool] = []
+    bench.signals.at_read = lambda: held.append(bench.table.holds("m"))
     bench.feed.step()
     assert bench.rows.calls == ["renew", "register", "snapshot"]
+    assert held == [False], "what the old registration had read must not be routed to"
 
 
 def test_loaded_models_outlive_a_database_outage_that_was_tried_against(bench: Bench) -> None:
