@@ -15,11 +15,14 @@ from web import access, errors, request_log, services
 from web.admin import jobs as admin_jobs
 from web.admin import models as admin_models
 from web.admin import nodes as admin_nodes
+from web.jina import rerank as jina_rerank
 from web.node import files as node_files
 from web.node import heartbeat as node_heartbeat
 from web.node import jobs as node_jobs
 from web.node import register as node_register
 from web.openai import chat as openai_chat
+from web.openai import completions as openai_completions
+from web.openai import embeddings as openai_embeddings
 from web.openai import models as openai_models
 from web.pages import routes as pages
 from web.probes import blueprint as probes
@@ -32,7 +35,10 @@ BLUEPRINTS = (
     probes,
     pages.blueprint,
     openai_chat.blueprint,
+    openai_completions.blueprint,
+    openai_embeddings.blueprint,
     openai_models.blueprint,
+    jina_rerank.blueprint,
     admin_jobs.blueprint,
     admin_models.blueprint,
     admin_nodes.blueprint,

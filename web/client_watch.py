@@ -76,6 +76,19 @@ class ClientWatch:
             self._on_gone()
 
 
+class LentWatch:
+    """A request's watch in the hands of one of its calls, whose end does not end the watching."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def during(self, on_gone: Callable[[], None]) -> AbstractContextManager[None]:
+        return self._watch.during(on_gone)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 def _left(connection: socket.socket) -> bool:
     """Wait until there is something to read; whether it is the end."""
     try:

@@ -21,6 +21,10 @@ class ModelDisabled(errors.NotAuthorized):
     """The model is switched off in its config."""
 
 
+class UnusableNumber(errors.BadInput):
+    """A number that can be read and means nothing; some dialects answer it with a status of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """How one class of error is shown."""
@@ -42,6 +46,7 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.BadInput: Row(
         400, "invalid_value", _INVALID, "The body or the query cannot be used; `param` names the field."
     ),
+    UnusableNumber: Row(422, "invalid_value", _INVALID, "Rerank: `top_n` is below 1."),
     errors.BodyTooLarge: Row(413, "request_too_large", _INVALID, "The body is larger than `LOCALAI_UPLOAD_LIMIT`."),
     errors.NotAuthenticated: Row(401, "invalid_api_key", _INVALID, "No key, or a wrong one."),
     errors.NotAuthorized: Row(403, "not_allowed", "authorization_error", "The key may not do this."),
@@ -79,7 +84,9 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.WrongModel: Row(503, "backend_unavailable", _UNAVAILABLE, "The process holds another model, twice.", 5),
     errors.BackendBusy: Row(503, "backend_busy", _UNAVAILABLE, "The model process is full.", 5),
     errors.BackendDeadline: Row(504, "backend_timeout", "server_error", "The call took longer than its deadline."),
-    errors.BackendUnimplemented: Row(501, "not_implemented", _INVALID, "The model's backend does not offer this call."),
+    errors.BackendUnimplemented: Row(
+        400, "not_offered", _INVALID, "The model's backend does not offer this call, such as a chat with an encoder."
+    ),
     errors.BackendRejected: Row(
         400, "backend_rejected", _INVALID, "The backend cannot serve this request; its own text."
     ),

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from localai import logs
-from localai.errors import BackendError, BackendUnavailable, ModelGone, StorageUnavailable, WrongModel
+from localai.errors import (
+    BackendError,
+    BackendUnavailable,
+    BackendUnimplemented,
+    ModelGone,
+    StorageUnavailable,
+    WrongModel,
+)
 from localai.inference.ports import Call, Endpoint, Inference, UnaryCall
 from localai.loads.waiters import Waiters
 from localai.models.config import ModelConfig
@@ -187,6 +194,10 @@ class Serving:
                 self._drop(pick, error)
                 if last:
                     raise
+            except BackendUnimplemented as error:
+                pick.release()
+                text = f"the model {config.name!r} runs on backend {config.backend!r}. {error.message}"
+                raise BackendUnimplemented(text) from None
             except BaseException:  # also the end of this greenlet
                 pick.release()
                 raise

@@ -21,6 +21,8 @@ from localai.errors import (
 
 #: What a process says that runs but holds no model, whatever status it chose.
 MODEL_NOT_LOADED = "model not loaded"
+#: What the stubs of the protocol say for a call that a process lacks; it tells people nothing.
+LACKS_CALL = "method not implemented!"
 #: What tells a wrong model from the other uses of NOT_FOUND, such as "no face in the image".
 IDENTITY_MISMATCH = "model identity mismatch"
 
@@ -53,5 +55,5 @@ def from_status(status: grpc.StatusCode, text: str) -> BackendError:
 
 def _message(kind: type[BackendError], text: str) -> str:
     meaning = (kind.__doc__ or "").strip()
-    text = text.strip()[:_TEXT_LIMIT]
+    text = "" if text.lower().endswith(LACKS_CALL) else text.strip()[:_TEXT_LIMIT]
     return f"{meaning[:-1]}: {text}" if text else meaning

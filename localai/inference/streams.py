@@ -100,8 +100,17 @@ class AnswerReader:
     def usage(self) -> Totals:
         """The counters of the whole answer; an estimate where the process counts nothing."""
         if not self.totals.completion_tokens and self._bytes:
-            self.totals.completion_tokens = -(-self._bytes // _BYTES_PER_TOKEN)
+            self.totals.completion_tokens = _estimate(self._bytes)
         return self.totals
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text has, where a process does not count them."""
+    return _estimate(len(text.encode()))
+
+
+def _estimate(size: int) -> int:
+    return -(-size // _BYTES_PER_TOKEN)
 
 
 def whole(parts: Iterable[Part]) -> Part:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from flask import Blueprint, Response, jsonify, request
 
 from localai import logs
-from localai.errors import CallCancelled, LocalAIError, ModelNotFound
+from localai.errors import CallCancelled, LocalAIError
 from localai.ids import new_id
 from localai.inference.convert import predict_options
 from localai.inference.streams import AnswerReader, whole
-from localai.models.config import ModelConfig
 from web.access import Access, open_to
 from web.body import read_json_object
 from web.client_watch import ClientWatch
-from web.errors import ModelDisabled, stream_body
+from web.errors import stream_body
 from web.openai.answers import DONE, Chunks, Head, completion, sse, usage_of
 from web.openai.defaults import chat_defaults
+from web.openai.models import usable_config
+from web.openai.responses import event_stream, named
 from web.request_log import note, request_id
 from web.schemas.chat import ChatCall, read_chat
 from web.services import services
@@ -51,24 +52,14 @@ def chat_completions() -> Response:
         except BaseException:
             watch.close()
             raise
-        return _streamed(answering, stream)
+        return named(event_stream(_events(answering, stream), stream.close), stream.node_id)
     with watch:
         answer = services().serving.predict(config, options, watch)
     reader = AnswerReader()
     part = whole([reader.read(answer.reply), reader.rest()])
     reason = reader.finish_reason(answer.finish_reason, options.Tokens)
     usage = usage_of(reader.usage(), timings=answering.timings)
-    return _named(jsonify(completion(answering.head, part, reason, usage)), answer.node_id)
-
-
-def usable_config(model: str) -> ModelConfig:
-    """The config of a model. Raises ModelNotFound or ModelDisabled; never loads anything."""
-    config = services().configs.get(model)
-    if config is None:
-        raise ModelNotFound(model)
-    if config.disabled:
-        raise ModelDisabled(f"the model {model!r} is switched off in its config")
-    return config
+    return named(jsonify(completion(answering.head, part, reason, usage)), answer.node_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,37 +70,6 @@ class _Answering:
     limit: int
     head: Head
     timings: bool
-
-
-def _streamed(answering: _Answering, stream: AnswerStream) -> Response:
-    response = Response(_Body(answering, stream), mimetype="text/event-stream")
-    response.headers["Cache-Control"] = "no-cache"
-    # A proxy that gathers the events would undo the streaming.
-    response.headers["X-Accel-Buffering"] = "no"
-    return _named(response, stream.node_id)
-
-
-def _named(response: Response, node_id: str) -> Response:
-    if services().settings.expose_node_header:
-        response.headers["X-LocalAI-Node"] = node_id
-    return response
-
-
-class _Body:
-    """The bytes of a streamed answer. A class and not a generator: `close` must run even if nothing was read."""
-
-    def __init__(self, answering: _Answering, stream: AnswerStream) -> None:
-        self._stream = stream
-        self._events = _events(answering, stream)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._events
-
-    def close(self) -> None:
-        try:
-            self._events.close()
-        finally:
-            self._stream.close()
 
 
 def _events(answering: _Answering, stream: AnswerStream) -> Generator[bytes]:

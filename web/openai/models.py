@@ -1,4 +1,4 @@
-"""GET /v1/models: which models may be asked for."""
+"""Which models may be asked for: GET /v1/models, and what every inference route asks first."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from flask import Blueprint, Response, jsonify
 from localai.errors import ModelNotFound
 from localai.models.config import ModelConfig
 from web.access import Access, open_to
+from web.errors import ModelDisabled
 from web.services import services
 
 blueprint = Blueprint("openai_models", __name__)
@@ -34,3 +35,18 @@ def get_model(name: str) -> Response:
 def _model(config: ModelConfig) -> dict[str, Any]:
     # The original API's clients ask for both; a config has neither a birthday nor an owner.
     return {"id": config.name, "object": "model", "created": 0, "owned_by": "localai"}
+
+
+def usable_config(model: str) -> ModelConfig:
+    """The config of a model. Raises ModelNotFound or ModelDisabled; never loads anything."""
+    config = services().configs.get(model)
+    if config is None:
+        raise ModelNotFound(model)
+    if config.disabled:
+        raise ModelDisabled(f"the model {model!r} is switched off in its config")
+    return config
+
+
+def with_model(body: dict[str, Any], engine: str) -> dict[str, Any]:
+    """A body that names its model: older clients name it in the path."""
+    return {"model": engine, **body} if engine else body

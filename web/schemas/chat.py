@@ -9,8 +9,9 @@ from typing import Any
 from marshmallow import Schema, ValidationError, fields, pre_load, validate
 
 from localai.errors import BadInput
-from localai.inference.convert import ChatRequest, Message, Sampling
-from web.schemas.fields import Number, Switch, Whole, load, number, text, whole
+from localai.inference.convert import ChatRequest, Message
+from web.schemas.fields import Number, Switch, Whole, load, text, whole
+from web.schemas.sampling import SamplingFields, model_name, sampling_of, stop_of
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -45,31 +46,13 @@ class _StreamOptions(Schema):
     include_usage = Switch(load_default=False)
 
 
-class _Chat(Schema):
-    model = fields.String(required=True, validate=validate.Length(1, 512))
+class _Chat(SamplingFields):
+    model = model_name()
     messages = fields.List(fields.Nested(_Message), required=True, validate=validate.Length(1))
     stream = Switch(allow_none=True, load_default=False)
     stream_options = fields.Nested(_StreamOptions, allow_none=True, load_default=None)
     n = Whole(allow_none=True, load_default=1)
-    stop = fields.Raw(allow_none=True, load_default=None)
-
-    temperature = number(0, 2)
-    top_p = number(0, 1)
-    top_k = whole(0)
-    min_p = number(0, 1)
-    typical_p = number(0, 1)
-    seed = whole()
-    max_tokens = whole(0)
     max_completion_tokens = whole(0)
-    repeat_penalty = number(0, 100)
-    repeat_last_n = whole(-1)
-    frequency_penalty = number(-2, 2)
-    presence_penalty = number(-2, 2)
-    mirostat = whole(0, 2)
-    mirostat_eta = number(0, 100)
-    mirostat_tau = number(0, 100)
-    ignore_eos = Switch(allow_none=True, load_default=None)
-    n_keep = whole(-1)
 
     tools = fields.List(fields.Dict(keys=fields.String()), allow_none=True, load_default=None)
     tool_choice = fields.Raw(allow_none=True, load_default=None)
@@ -111,11 +94,10 @@ def read_chat(body: Mapping[str, Any], correlation_id: str) -> ChatCall:
         raise BadInput("n", data["n"], "1: a model answers once for each request")
     tools, choice = _tools(data["tools"] or (), data["tool_choice"])
     limit = data["max_tokens"] if data["max_completion_tokens"] is None else data["max_completion_tokens"]
-    names = Sampling.__dataclass_fields__.keys() - {"max_tokens"}
     request = ChatRequest(
         messages=tuple(_message(place, message) for place, message in enumerate(data["messages"])),
-        sampling=Sampling(max_tokens=limit, **{name: data[name] for name in names}),
-        stop=_stop(data["stop"]),
+        sampling=sampling_of(data, limit),
+        stop=stop_of(data),
         tools=tools,
         tool_choice=choice,
         response_format=_response_format(data["response_format"]),
@@ -159,15 +141,6 @@ def _content(name: str, content: Any) -> str:
             raise BadInput(f"{name}[{place}].text", part.get("text"), "a text")
         texts.append(part["text"])
     return "".join(texts)
-
-
-def _stop(stop: Any) -> Sequence[str]:
-    if stop is None:
-        return ()
-    texts = [stop] if isinstance(stop, str) else stop
-    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
-        raise BadInput("stop", stop, "a text, or a list of texts")
-    return tuple(texts)
 
 
 def _tools(tools: Sequence[Mapping[str, Any]], choice: Any) -> tuple[Sequence[Mapping[str, Any]], Any]:

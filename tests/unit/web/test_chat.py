@@ -265,7 +265,7 @@ def test_nothing_is_tried_again_once_the_client_has_seen_something(bench: WebBen
     ("status", "expected", "code"),
     [
         (grpc.StatusCode.INVALID_ARGUMENT, 400, "backend_rejected"),
-        (grpc.StatusCode.UNIMPLEMENTED, 501, "not_implemented"),
+        (grpc.StatusCode.UNIMPLEMENTED, 400, "not_offered"),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, 503, "backend_busy"),
         (grpc.StatusCode.DEADLINE_EXCEEDED, 504, "backend_timeout"),
         (grpc.StatusCode.INTERNAL, 500, "server_error"),
