@@ -41,9 +41,13 @@ class UnitOfWork:
         self._hooks.append((function, arguments))
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
-        """Run one statement of a ``queries.sql``. Raises StorageUnavailable."""
+        """Run one statement of a ``queries.sql``. Raises StorageUnavailable.
+
+        Texts are made storable: words of other programs (the end of a log, say) may hold a NUL or half a character,
+        which no row can, and must not keep a job from ending.
+        """
         try:
-            return self.connection.exec_driver_sql(statement, dict(parameters or {}))
+            return self.connection.exec_driver_sql(statement, _storable(parameters or {}))
         except SQLAlchemyError as error:
             raise translate(error) from error
 
@@ -109,6 +113,19 @@ UnitOfWorkFactory = Callable[[], UnitOfWork]
 def units_of(engine: Engine) -> UnitOfWorkFactory:
     """What opens transactions on an engine."""
     return lambda: UnitOfWork(engine)
+
+
+def _storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: storable(value) if isinstance(value, str) else value for name, value in parameters.items()}
+
+
+def storable(text: str) -> str:
+    """The text without what a text column cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-8", "replace").decode()
+    return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
 
 def translate(error: SQLAlchemyError) -> Exception:

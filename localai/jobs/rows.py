@@ -108,5 +108,7 @@ def record_end(uow: UnitOfWork, move: type[Event], job: Job, actor: str) -> None
 
 
 def to_json(value: Mapping[str, Any] | None) -> str | None:
-    """JSON text of a value for a jsonb parameter."""
-    return None if value is None else json.dumps(value, ensure_ascii=False, default=str)
+    """JSON text of a value for a jsonb parameter, which holds no NUL, not even as an escape."""
+    if value is None:
+        return None
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\\u0000", "\ufffd")

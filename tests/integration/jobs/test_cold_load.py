@@ -88,3 +88,15 @@ def test_a_ready_that_does_not_say_where_fails_the_load_and_stops_it(world: Worl
     agent.change(job, op_state=OpState.READY)
     job = control.step(job.id)
     assert (job.state, job.error_cause, job.stop_state) == (State.FAILED, "internal", StopState.PENDING)
+
+
+def test_words_that_no_column_can_hold_do_not_keep_a_load_from_failing(world: World) -> None:
+    for node in world.nodes.list():
+        world.nodes.deregister(node.id)
+    agent, control = Agent(world), Control(world)
+    job = placed_load(world, control, "odd-words")
+    agent.claim(job)
+    agent.end(job, OperationError(cause="start_failed", message="half \ud800 and \x00", stderr_tail="a\x00b \udfff"))
+    job = control.step(job.id)
+    assert (job.state, job.error) == (State.FAILED, "half ? and \ufffd")
+    assert job.error_detail is not None and job.error_detail["stderr_tail"] == "a\ufffdb ?"
