@@ -115,12 +115,15 @@ class WebProcess:
 
     def open_chat(self, model: str, **body: Any) -> socket.socket:
         """Send a chat request and leave the connection to the test."""
-        content = httpx2.Request(
-            "POST", self.url, json={"model": model, "messages": [{"role": "user", "content": "hello"}], **body}
-        ).content
+        messages = [{"role": "user", "content": "hello"}]
+        return self.open_post("/v1/chat/completions", {"model": model, "messages": messages, **body})
+
+    def open_post(self, path: str, body: Mapping[str, Any]) -> socket.socket:
+        """Send a request and leave the connection to the test."""
+        content = httpx2.Request("POST", self.url, json=dict(body)).content
         connection = socket.create_connection(("127.0.0.1", self.settings.port))
         head = (
-            f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
         )
         connection.sendall(head.encode() + content)
