@@ -95,6 +95,8 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = threads if threads > 0 else max((os.cpu_count() or 2) // 2, 1)
     # Idle threads that spin take the cores of the neighbours.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Without a pool of its own the memory of a long text is given back; that was measured and is not slower.
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     # Errors reach the caller; without this each is printed in colour as well.
     options.log_severity_level = 4
     try:
