@@ -534,6 +534,8 @@ class Settings:
             raise BadSetting("LOCALAI_PORT", str(self.port), "a port from 0 to 65535")
         if self.web_workers < 1:
             raise BadSetting("LOCALAI_WEB_WORKERS", str(self.web_workers), "at least 1")
+        if self.upload_limit_mb < 1:  # no worker could register
+            raise BadSetting("LOCALAI_UPLOAD_LIMIT", str(self.upload_limit_mb), "at least 1 megabyte")
         tick = self.job_sweep_interval_s
         self._less(
             "operation_report_interval_s",

@@ -93,6 +93,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
+    if not path.is_file():  # a pipe would keep its reader, and with it the whole process, waiting for ever
+        raise ValueError("it is not a file")
     content = yaml.load(path.read_text(encoding="utf-8"), Loader=_YAML)
     for raw in content if isinstance(content, list) else [content]:
         if not isinstance(raw, Mapping) or not all(isinstance(key, str) for key in raw):

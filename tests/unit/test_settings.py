@@ -118,6 +118,7 @@ def test_an_empty_variable_is_none_and_an_alias_counts_after_the_variable() -> N
         ("LOCALAI_PORT", "65536", "a port from 0 to 65535"),
         ("LOCALAI_PORT", "-1", "zero or more"),
         ("LOCALAI_WEB_WORKERS", "0", "at least 1"),
+        ("LOCALAI_UPLOAD_LIMIT", "0", "at least 1"),
         ("LOCALAI_AUTO_APPROVE_NODES", "perhaps", "true or false"),
         ("LOCALAI_STALE_ROUTING", "guess", "one of serve, refuse"),
         ("LOCALAI_HEARTBEAT_INTERVAL", "0", "a duration above zero"),

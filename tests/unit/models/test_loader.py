@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,21 @@ def test_a_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
     configs = ModelConfigs(tmp_path)
     configs.refresh()
     assert "bad.yaml" in configs.problems
+
+
+def test_what_is_no_file_is_a_problem_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nowhere")
+    configs = ModelConfigs(tmp_path)
+    # Without a limit of its own a regression would hang here.
+    reading = threading.Thread(target=configs.refresh, daemon=True)
+    reading.start()
+    reading.join(10)
+    assert not reading.is_alive()
+    assert configs.problems == dict.fromkeys(
+        ("dangling.yaml", "folder.yaml", "pipe.yaml"), "cannot be read: it is not a file"
+    )
 
 
 def test_one_bad_model_of_a_list_hides_only_itself(tmp_path: Path) -> None:
