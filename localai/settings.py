@@ -412,12 +412,6 @@ class Settings:
     stale_node_threshold_s: float = _setting(
         "LOCALAI_STALE_NODE_THRESHOLD", "duration", "5m", "A node without a durable heartbeat for this long is offline."
     )
-    reconcile_interval_s: float = _setting(
-        "LOCALAI_RECONCILE_INTERVAL",
-        "duration",
-        "30s",
-        "How often the reconciler compares what is wanted with what runs.",
-    )
     health_interval_s: float = _setting(
         "LOCALAI_HEALTH_INTERVAL",
         "duration",

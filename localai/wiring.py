@@ -18,14 +18,13 @@ from localai.ids import OwnerId
 from localai.jobs.announce import Announcer
 from localai.jobs.cleanup_steps import CleanupSteps
 from localai.jobs.job import Job, Windows
-from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, REPLICA_CLEANUP
+from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP
 from localai.jobs.leases import LeaseBook
 from localai.jobs.operation_store import PgOperationStore
 from localai.jobs.operations import OperationService
 from localai.jobs.owner import Owner
 from localai.jobs.periodic import PgPeriodic
-from localai.jobs.ports import Moved, NewJob
-from localai.jobs.requests import request
+from localai.jobs.ports import Moved
 from localai.jobs.service import JobService
 from localai.jobs.stepper import JobStepper, KindSteps
 from localai.jobs.stops import StopService
@@ -41,10 +40,15 @@ from localai.models.loader import ModelConfigs
 from localai.nodes.service import NodeService
 from localai.nodes.store import PgNodeStore
 from localai.placement.filters import Limits
+from localai.replicas.cleaning import Cleaning
 from localai.replicas.store import PgReplicaStore
+from localai.routing.drains import PgDrains
 from localai.routing.frontends import PgFrontends
 from localai.settings import Settings, default_state_dir
 from localai.staging.digests import Digests
+from localai.unloads.service import UnloadService
+from localai.unloads.store import PgUnloadStore
+from localai.unloads.unload_steps import UnloadSteps
 
 #: The answer to a stop comes when the group has ended: the grace between TERM and KILL, and the way there and back.
 STOP_ANSWER_SLACK_S = 5.0
@@ -58,9 +62,11 @@ class Rows:
     operations: PgOperationStore
     sweeps: PgSweepStore
     loads: PgLoadStore
+    unloads: PgUnloadStore
     nodes: PgNodeStore[Moved]
     replicas: PgReplicaStore
     frontends: PgFrontends
+    drains: PgDrains
     periodic: PgPeriodic
 
 
@@ -78,9 +84,11 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
         operations=operations,
         sweeps=PgSweepStore(units, windows),
         loads=PgLoadStore(units, windows),
+        unloads=PgUnloadStore(units, windows),
         nodes=PgNodeStore(units, operations.new_incarnation),
         replicas=PgReplicaStore(units),
         frontends=PgFrontends(units, settings.frontend_lease_ttl_s),
+        drains=PgDrains(units),
         periodic=PgPeriodic(units),
     )
 
@@ -128,6 +136,7 @@ class FrontServices:
 
     jobs: JobService
     loads: LoadService
+    unloads: UnloadService
     operations: OperationService
     nodes: NodeService[Moved]
 
@@ -137,6 +146,7 @@ def front_services(rows: Rows, settings: Settings, announcer: Announcer, bus: Na
     return FrontServices(
         jobs=JobService(rows.jobs, rows.jobs, announcer),
         loads=LoadService(rows.loads, rows.loads, announcer),
+        unloads=UnloadService(rows.unloads, announcer),
         operations=OperationService(rows.operations, rows.jobs, announcer),
         nodes=node_service(rows, settings, announcer, bus),
     )
@@ -149,7 +159,8 @@ class Ownership:
     owner: Owner
     stepper: JobStepper
     stops: StopService
-    outdated: Callable[[], None]
+    #: Has the processes stopped whose replicas serve no more and that nobody has a request with.
+    clean: Callable[[], None]
 
 
 def make_ownership(
@@ -167,10 +178,7 @@ def make_ownership(
     owner = Owner(owner_id, rows.jobs, LeaseBook(settings.job_lease_ttl_s), announcer)
     stops = StopService(link, rows.operations, announcer, timeout_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S)
     plans = ConfigPlans(make_configs(settings), make_digests(settings), enable_fault=settings.enable_fault_backend)
-
-    def outdated() -> None:
-        _stop_outdated(rows, announcer)
-
+    cleaning = Cleaning(rows.replicas, rows.jobs, announcer)
     steps: dict[str, KindSteps] = {
         MODEL_LOAD: LoadSteps(
             owner,
@@ -182,8 +190,8 @@ def make_ownership(
             windows=windows,
             budgets=Budgets.of(settings),
             limits=Limits(stale_after_s=settings.stale_node_threshold_s),
-            outdated=outdated,
         ),
+        MODEL_UNLOAD: UnloadSteps(owner, rows.unloads, announcer),
         MODEL_INSTALL: InstallSteps(owner, rows.jobs, plans, announcer, pool=installs),
         REPLICA_CLEANUP: CleanupSteps(owner, rows.operations, stops, announcer, windows, elsewhere=elsewhere),
     }
@@ -192,19 +200,6 @@ def make_ownership(
         elsewhere(lambda: stops.stop_operation(job))
 
     return Ownership(
-        owner=owner, stepper=JobStepper(rows.jobs, owner, steps, stop=stop), stops=stops, outdated=outdated
+        owner=owner, stepper=JobStepper(rows.jobs, owner, steps, stop=stop), stops=stops, clean=cleaning.run
     )
 
-
-def _stop_outdated(rows: Rows, announcer: Announcer) -> None:
-    """Have the processes stopped whose replicas serve no more and that nothing stops yet."""
-    for left in rows.replicas.to_clean(100):
-        args = {
-            "model": left.model,
-            "slot": left.slot,
-            "address": left.address,
-            "job_id": left.job_id,
-            "op_generation": left.op_generation,
-        }
-        new = NewJob(kind=REPLICA_CLEANUP, subject=left.process_instance, node_id=left.node_id, args=args)
-        request(rows.jobs, announcer, new)

@@ -99,12 +99,15 @@ class Control:
             self._announcer,
             step_later=steps.step(ownership.stepper.step),
             stop_later=stops.stop(ownership.stops.stop_operation),
-            also={"silent nodes": self._nodes.mark_stale, "lapsed frontends": self._rows.frontends.mark_lapsed},
+            also={
+                "silent nodes": self._nodes.mark_stale,
+                "lapsed frontends": self._rows.frontends.mark_lapsed,
+                "drained replicas": ownership.clean,
+            },
         )
 
     def _passes(self) -> dict[str, Pass]:
         return {
-            "outdated replicas": Pass(self._settings.reconcile_interval_s, self._ownership.outdated),
             "old jobs": Pass(SLOW_PASS_INTERVAL_S, lambda: self._rows.sweeps.prune(KEEP_JOBS_S, PRUNE_LIMIT)),
             "old frontends": Pass(SLOW_PASS_INTERVAL_S, lambda: self._rows.frontends.prune(KEEP_JOBS_S)),
         }

@@ -13,6 +13,7 @@ from localai import logs
 from localai.errors import BadInput, LocalAIError, NotAuthenticated, NotFound
 from web import access, errors, request_log, services
 from web.admin import jobs as admin_jobs
+from web.admin import loading as admin_loading
 from web.admin import models as admin_models
 from web.admin import nodes as admin_nodes
 from web.jina import rerank as jina_rerank
@@ -45,6 +46,7 @@ BLUEPRINTS = (
     node_register.blueprint,
     node_heartbeat.blueprint,
     node_jobs.blueprint,
+    admin_loading.blueprint,
     node_files.blueprint,
 )
 

@@ -19,6 +19,7 @@ from localai.nodes.service import NodeService
 from localai.routing.table import RoutingTable
 from localai.settings import Settings
 from web.identity import Keys, NodeKeys
+from localai.unloads.service import UnloadService
 from web.serving import Serving
 
 _NAME = "localai"
@@ -54,6 +55,7 @@ class Services:
     serving: Serving
     loads: LoadService
     jobs: JobService
+    unloads: UnloadService
     operations: OperationService
     nodes: NodeService[Moved]
     replicas: ListsReplicas

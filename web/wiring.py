@@ -17,12 +17,8 @@ from localai.inference.channels import Channels
 from localai.inference.client import GrpcInference
 from localai.inference.ports import Endpoint
 from localai.jobs.announce import Announcer
-from localai.jobs.kinds import REPLICA_CLEANUP
-from localai.jobs.ports import NewJob
-from localai.jobs.service import JobService
 from localai.loads.waiters import Waiters
 from localai.replicas.retirement import Retirement
-from localai.replicas.store import Leftover
 from localai.routing.feed import Intervals, Process, RoutingFeed
 from localai.routing.frontends import PgFrontends
 from localai.routing.table import RoutingTable
@@ -57,7 +53,7 @@ def build_services(settings: Settings | None = None) -> Services:
         wait_s=settings.model_load_wait_s,
         poll_interval_s=settings.waiter_poll_interval_s,
     )
-    retirement = Retirement(units_of(engine), bus, lambda left: _stop_process(front.jobs, left))
+    retirement = Retirement(units_of(engine), bus)
     configs = wiring.make_configs(settings)
     watch = ConfigWatch(configs, rows.loads.revise, settings.config_resync_interval_s)
 
@@ -92,6 +88,7 @@ def build_services(settings: Settings | None = None) -> Services:
         digests=wiring.make_digests(settings),
         start=start,
         close=close,
+        unloads=front.unloads,
     )
 
 
@@ -130,18 +127,7 @@ def _routing(settings: Settings, rows: wiring.Rows) -> _Routing:
     return _Routing(table, feed, inference)
 
 
-def _stop_process(jobs: JobService, left: Leftover) -> None:
-    """Have one exact process stopped, as a job."""
-    args = {
-        "model": left.model,
-        "slot": left.slot,
-        "address": left.address,
-        "job_id": left.job_id,
-        "op_generation": left.op_generation,
-    }
-    jobs.request(NewJob(kind=REPLICA_CLEANUP, subject=left.process_instance, node_id=left.node_id, args=args))
-
-
+        rows.drains,
 def end_frontend(settings: Settings, frontend_id: FrontendId) -> None:
     """End the row of a web process that is gone, on a connection of its own. Raises StorageUnavailable."""
     engine = make_engine(settings.database_url, application="localai-web-master", pool_size=1)

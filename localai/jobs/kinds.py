@@ -8,6 +8,7 @@ from enum import StrEnum
 
 MODEL_LOAD = "model.load"
 MODEL_INSTALL = "model.install"
+MODEL_UNLOAD = "model.unload"
 REPLICA_CLEANUP = "replica.cleanup"
 
 
@@ -41,5 +42,6 @@ def registry(*kinds: Kind) -> Kinds:
 KINDS: Kinds = registry(
     Kind(name=MODEL_LOAD, subject_kind="model", on_lapse=OnLapse.FAIL),
     Kind(name=MODEL_INSTALL, subject_kind="model", on_lapse=OnLapse.REQUEUE, max_attempts=3),
+    Kind(name=MODEL_UNLOAD, subject_kind="model", on_lapse=OnLapse.REQUEUE, max_attempts=None),
     Kind(name=REPLICA_CLEANUP, subject_kind="process", on_lapse=OnLapse.REQUEUE, max_attempts=None),
 )

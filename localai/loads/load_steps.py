@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localai import logs
 from localai.errors import BadInput, ModelNotFound, OperationFailed
 from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import Finish, Place
+from localai.jobs.event_rules import Finish, Place, TellRouting
 from localai.jobs.job import Job, State, Windows, after
 from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD
 from localai.jobs.operation_rules import Cause, OpState, Order
@@ -38,12 +38,9 @@ class LoadSteps:
         windows: Windows,
         budgets: Budgets,
         limits: Limits,
-        outdated: Callable[[], object],
     ) -> None:
-        """``outdated`` has the processes stopped whose replicas a new revision has made unroutable."""
         self._owner, self._moves, self._reads, self._intake, self._plans = owner, moves, reads, intake, plans
         self._announcer, self._windows, self._budgets, self._limits = announcer, windows, budgets, limits
-        self._outdated = outdated
 
     def due(self, job: Job) -> bool:
         if job.op_generation is None or job.op_state in (OpState.READY, OpState.ENDED):
@@ -115,7 +112,7 @@ class LoadSteps:
     def _revise(self, job: Job) -> None:
         """The config on disk is of this job's revision: it is the one that holds from now on."""
         if job.revision is not None and self._moves.revise(job.subject, job.revision):
-            self._outdated()
+            self._announcer.tell((TellRouting(),))
         self.step(job)
 
     def _no_room(self, job: Job, refused: NoRoom) -> None:

@@ -33,12 +33,13 @@ SELECT j.*, clock_timestamp() AS read_at FROM jobs j
 
 -- node_offers --
 -- Nodes with what is promised on them. A loaded replica counts until a heartbeat younger than it has been written:
--- until then the node's own figures do not show it.
+-- until then the node's own figures do not show it. One that is being stopped takes no slot, but still its memory: a
+-- model may be loaded anew beside the replica that ends its last requests.
 SELECT n.id, n.name, n.status, n.total_vram, n.available_vram, n.total_ram, n.available_ram, n.total_disk,
        n.available_disk, n.max_replicas_per_model,
        extract(epoch FROM clock_timestamp() - n.last_heartbeat)::float8 AS heartbeat_age_s,
        count(r.id)::int AS replicas,
-       (count(r.id) FILTER (WHERE r.model = %(model)s))::int AS replicas_of_model,
+       (count(r.id) FILTER (WHERE r.model = %(model)s AND r.state <> 'unloading'))::int AS replicas_of_model,
        (count(r.id) FILTER (WHERE r.state = 'unloading'))::int AS unloading,
        coalesce(sum(r.reserved_bytes) FILTER (
            WHERE r.state <> 'loaded' OR n.last_heartbeat IS NULL OR r.updated_at > n.last_heartbeat), 0)::bigint

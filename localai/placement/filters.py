@@ -43,6 +43,7 @@ class NodeOffer:
     #: Disk promised to files that are still to come.
     reserved_disk: int = 0
     replicas: int = 0
+    #: Without those that are being stopped.
     replicas_of_model: int = 0
     unloading: int = 0
     max_replicas_per_model: int = 1
@@ -83,8 +84,7 @@ def answers(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
 def has_slot(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
     if node.replicas_of_model < node.max_replicas_per_model:
         return None
-    waiting = ", one of them is still being stopped" if node.unloading else ""
-    return f"holds {node.replicas_of_model} of at most {node.max_replicas_per_model} replicas of this model{waiting}"
+    return f"holds {node.replicas_of_model} of at most {node.max_replicas_per_model} replicas of this model"
 
 
 def has_disk(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:

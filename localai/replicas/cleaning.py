@@ -1,4 +1,9 @@
-"""How replicas that may serve no more get their processes stopped: each becomes a ``replica.cleanup`` job."""
+"""How replicas that may serve no more get their processes stopped: each becomes a ``replica.cleanup`` job.
+
+The one rule behind edits, unloads and processes that lost their model: the row is marked and committed, every live
+frontend has said that it routes there no more and has no request left there, and only then there is a job that stops
+the exact process.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ class Cleaning:
         self._replicas, self._intake, self._announcer = replicas, intake, announcer
 
     def run(self) -> None:
-        """Ask for the cleanup of every replica that is `unloading` and that nothing stops yet."""
+        """Ask for the cleanup of every drained replica that nothing stops yet."""
         for left in self._replicas.to_clean(LIMIT):
             args = {
                 "model": left.model,
@@ -28,5 +33,11 @@ class Cleaning:
                 "job_id": left.job_id,
                 "op_generation": left.op_generation,
             }
-            new = NewJob(kind=REPLICA_CLEANUP, subject=left.process_instance, node_id=left.node_id, args=args)
+            new = NewJob(
+                kind=REPLICA_CLEANUP,
+                subject=left.process_instance,
+                parent_id=left.parent_id,
+                node_id=left.node_id,
+                args=args,
+            )
             request(self._intake, self._announcer, new)

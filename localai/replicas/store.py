@@ -9,7 +9,7 @@ from typing import Any
 
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWorkFactory
-from localai.ids import NodeId, is_uuid
+from localai.ids import JobId, NodeId, is_uuid
 
 SQL = load_queries("localai.replicas")
 
@@ -81,7 +81,7 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """A replica whose process is to be stopped by its name."""
+    """A replica that nobody has a request with any more, and whose process is to be stopped by its name."""
 
     node_id: NodeId
     model: str
@@ -90,6 +90,8 @@ class Leftover:
     process_instance: str
     job_id: str
     op_generation: int
+    #: The unload that asked for it, where there is one.
+    parent_id: JobId | None
 
 
 class PgReplicaStore:
@@ -121,7 +123,7 @@ class PgReplicaStore:
         return self._list(NodeId(node_id)) if is_uuid(node_id) else []
 
     def to_clean(self, limit: int) -> Sequence[Leftover]:
-        """Replicas that may serve no more, and that nothing stops yet."""
+        """Replicas that may serve no more, that every live frontend is done with, and that nothing stops yet."""
         with self._unit_of_work() as uow:
             rows = uow.execute(SQL["to_clean"], {"limit": limit}).mappings().all()
         return [Leftover(**{name: row[name] for name in Leftover.__slots__}) for row in rows]

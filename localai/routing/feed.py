@@ -14,7 +14,7 @@ from localai.clock import boottime
 from localai.errors import StorageUnavailable
 from localai.ids import FrontendId
 from localai.inference.ports import Endpoint
-from localai.routing.ports import Connections, Frontends, RoutingRows, Snapshot
+from localai.routing.ports import Connections, Drains, Frontends, RoutingRows, Snapshot
 from localai.routing.rules import Lease, Standing
 from localai.routing.table import RoutingTable
 
@@ -45,6 +45,9 @@ class Signals:
     def read(self, snapshot: Snapshot) -> None:
         """Rows are read and not applied yet."""
 
+    def counted(self, replica_id: str, in_flight: int) -> None:
+        """What is with a replica that is being taken away is counted, and not said yet."""
+
     def stepped(self) -> None:
         """One step is done."""
 
@@ -58,6 +61,7 @@ class RoutingFeed:
         rows: RoutingRows,
         frontends: Frontends,
         connections: Connections,
+        drains: Drains,
         *,
         process: Process,
         intervals: Intervals,
@@ -66,6 +70,7 @@ class RoutingFeed:
         clock: Callable[[], float] = boottime,
     ) -> None:
         self._table, self._rows, self._frontends, self._connections = table, rows, frontends, connections
+        self._drains = drains
         self._process, self._intervals, self._clock = process, intervals, clock
         self._on_registered, self._signals = on_registered, signals or Signals()
         self._id: FrontendId | None = None
@@ -75,7 +80,10 @@ class RoutingFeed:
         self._asked = self._answered = self._failed = 0
         self._stopping = self._refused = False
         self._probing: set[Endpoint] = set()
+        #: Replicas that are being taken away, by id: the instance, and what was said of it last. None: not listed yet.
+        self._open: dict[str, tuple[str, int | None]] | None = None
         self._thread: threading.Thread | None = None
+        table.on_left(self.nudge)
 
     # What others ask
 
@@ -142,6 +150,7 @@ class RoutingFeed:
         elif asked > self._answered or self._table.lost() or not self._confirmed():
             self._read()
         self._table.hold(self._lease)
+        self._acknowledge()
 
     def _lapsed(self) -> bool:
         lease = self._lease
@@ -180,6 +189,25 @@ class RoutingFeed:
         self._signals.read(snapshot)
         for endpoint in self._table.apply(snapshot, asked_at=asked_at):
             self._probe(endpoint)
+        self._open = None
+
+    def _acknowledge(self) -> None:
+        """Say of each replica that is being taken away how many requests of this process are still with it.
+
+        They are listed after a reading: what is found was marked before the next one, so it never comes back into the
+        table. A mark that commits between the two is not acknowledged, because the table still has the replica; it
+        raised the version, so the next step reads again.
+        """
+        assert self._id is not None
+        if self._open is None:
+            found = self._drains.open_drains(self._id)
+            self._open = {row.replica_id: (row.process_instance, row.said) for row in found}
+        for replica_id, (instance, said) in list(self._open.items()):
+            count = self._table.remaining(instance)
+            if count is not None and count != said:
+                self._signals.counted(replica_id, count)
+                self._drains.acknowledge(self._id, replica_id, count)
+                self._open[replica_id] = (instance, count)
 
     def _refuse(self, error: StorageUnavailable) -> None:
         """The database did not do its part; whether loaded models are served meanwhile is the table's rule."""

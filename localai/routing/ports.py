@@ -66,6 +66,28 @@ class Frontends(Protocol):
         """The process is over: nobody waits for it any more."""
 
 
+class OpenDrain(Protocol):
+    """A replica that is being taken away, and what this process has said about it."""
+
+    @property
+    def replica_id(self) -> str: ...
+    @property
+    def process_instance(self) -> str: ...
+    @property
+    def said(self) -> int | None:
+        """The count of the last acknowledgement, None before the first."""
+
+
+class Drains(Protocol):
+    """What web processes say about replicas that are being taken away. Both raise StorageUnavailable."""
+
+    def open_drains(self, frontend_id: FrontendId) -> Sequence[OpenDrain]:
+        """Those this process is not done with."""
+
+    def acknowledge(self, frontend_id: FrontendId, replica_id: str, in_flight: int) -> None:
+        """This process routes no more to the replica and has so many requests with it; 0 ends what it has to say."""
+
+
 class Connections(Protocol):
     """The connections to model processes, as far as the table decides about them."""
 

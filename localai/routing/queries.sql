@@ -24,3 +24,21 @@ RETURNING id;
 -- prune_frontends --
 -- Rows of processes that are long gone.
 DELETE FROM frontends WHERE ended_at < clock_timestamp() - make_interval(secs => %(older_than)s);
+
+-- open_drains --
+-- Replicas that are being taken away, and that this process has not said to be done with. One that was never loaded has
+-- no process that anybody could route to.
+SELECT r.id AS replica_id, r.process_instance, a.in_flight AS said
+  FROM replicas r LEFT JOIN drain_acks a ON a.replica_id = r.id AND a.frontend_id = %(frontend)s
+ WHERE r.state = 'unloading' AND r.process_instance IS NOT NULL AND a.in_flight IS DISTINCT FROM 0
+ ORDER BY r.id;
+
+-- acknowledge_drain --
+-- Only a process whose own row still holds says anything; and only about a replica that is still there.
+INSERT INTO drain_acks AS a (replica_id, frontend_id, in_flight)
+SELECT r.id, f.id, %(in_flight)s
+  FROM (SELECT id FROM replicas WHERE id = %(replica)s AND state = 'unloading' FOR KEY SHARE) r,
+       (SELECT id FROM frontends WHERE id = %(frontend)s AND ended_at IS NULL AND lease_expires_at > clock_timestamp()
+           FOR KEY SHARE) f
+ON CONFLICT (replica_id, frontend_id) DO UPDATE SET in_flight = EXCLUDED.in_flight, at = clock_timestamp()
+RETURNING a.in_flight;

@@ -51,6 +51,7 @@ class RoutingTable:
         self._confirmed_at = float("-inf")
         self._uses = 0
         self._listeners: list[Callable[[], None]] = []
+        self._left: Callable[[], None] = lambda: None
         self.version = 0
 
     # What requests ask
@@ -84,6 +85,18 @@ class RoutingTable:
         """How many requests of this process are with an instance, also with one that is routed to no more."""
         with self._lock:
             return sum(entry.in_flight for entry in self._entries() if entry.endpoint == endpoint)
+
+    def remaining(self, process_instance: str) -> int | None:
+        """How many requests of this process are still with an instance that it can pick no more.
+
+        None while the rows of the last reading name the instance, also where it is out for a broken connection: it may
+        come back, until they are read again.
+        """
+        with self._lock:
+            if any(endpoint.process_instance == process_instance for endpoint in self._replicas):
+                return None
+            entries = [entry for entry in self._entries() if entry.endpoint.process_instance == process_instance]
+            return sum(entry.in_flight for entry in entries)
 
     def standing(self) -> Standing:
         """What this process may do at this moment."""
@@ -186,6 +199,10 @@ class RoutingTable:
         """Call `listener` after each change that may have brought a replica."""
         self._listeners.append(listener)
 
+    def on_left(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when the last request with a replica that is routed to no more has ended."""
+        self._left = listener
+
     # Inside, under the lock unless said otherwise
 
     def _require_standing(self) -> None:
@@ -203,6 +220,7 @@ class RoutingTable:
                 del self._leaving[entry.endpoint]
         if over:
             self._forget(entry.endpoint)
+            self._left()
 
     def _entries(self) -> Iterable[Entry]:
         for entries in self._models.values():

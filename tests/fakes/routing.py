@@ -37,6 +37,13 @@ class FakeSnapshot:
     replicas: tuple[Replica, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FakeDrain:
+    replica_id: str
+    process_instance: str
+    said: int | None
+
+
 class FakeClock:
     def __init__(self) -> None:
         self.now = 1000.0
@@ -59,6 +66,9 @@ class FakeRows:
     refusing: bool = False
     calls: list[str] = field(default_factory=list)
     leases: dict[FrontendId, float] = field(default_factory=dict)
+    #: Replicas that are being taken away, and what each process said of them, as rows of replica, process and count.
+    leaving: tuple[Replica, ...] = ()
+    said: list[tuple[str, FrontendId, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -67,6 +77,25 @@ class FakeRows:
     def set(self, *replicas: Replica) -> None:
         with self._lock:
             self.replicas, self.version = replicas, self.version + 1
+
+    def take_away(self, replica: Replica) -> None:
+        """Mark a replica, as an edit or an unload does."""
+        self.set(*(other for other in self.replicas if other != replica))
+        self.leaving += (replica,)
+
+    def open_drains(self, frontend_id: FrontendId) -> list[FakeDrain]:
+        self._refuse()
+        last = {replica: count for replica, frontend, count in self.said if frontend == frontend_id}
+        return [
+            FakeDrain(gone.replica_id, gone.process_instance, last.get(gone.replica_id))
+            for gone in self.leaving
+            if last.get(gone.replica_id) != 0
+        ]
+
+    def acknowledge(self, frontend_id: FrontendId, replica_id: str, in_flight: int) -> None:
+        self._refuse()
+        if self.leases.get(frontend_id, 0.0) > self.clock():
+            self.said.append((replica_id, frontend_id, in_flight))
 
     def routing_snapshot(self) -> FakeSnapshot:
         self._note("snapshot")
@@ -95,9 +124,12 @@ class FakeRows:
         self.leases.pop(frontend_id, None)
 
     def _note(self, call: str) -> None:
+        self._refuse()
+        self.calls.append(call)
+
+    def _refuse(self) -> None:
         if self.refusing:
             raise StorageUnavailable
-        self.calls.append(call)
 
 
 @dataclass

@@ -97,6 +97,7 @@ class WebBench:
             serving=Serving(self.table, self.feed, self.waiters, self.inference, self.retired),
             loads=replaced.pop("loads", self.loads),
             jobs=replaced.pop("jobs", None),
+            unloads=replaced.pop("unloads", None),
             operations=replaced.pop("operations", None),
             nodes=self.nodes,  # type: ignore[arg-type]
             replicas=replaced.pop("replicas", None),

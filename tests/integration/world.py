@@ -16,7 +16,7 @@ from localai.ids import JobId, NodeId, OwnerId, new_id
 from localai.jobs.announce import Announcer
 from localai.jobs.cleanup_steps import CleanupSteps
 from localai.jobs.job import Job, Windows
-from localai.jobs.kinds import KINDS, MODEL_LOAD, REPLICA_CLEANUP, Kinds
+from localai.jobs.kinds import KINDS, MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP, Kinds
 from localai.jobs.leases import LeaseBook
 from localai.jobs.operation_rules import (
     OperationError,
@@ -50,7 +50,11 @@ from localai.nodes.store import PgNodeStore
 from localai.placement.filters import Limits
 from localai.replicas.cleaning import Cleaning
 from localai.replicas.store import PgReplicaStore
+from localai.routing.drains import PgDrains
 from localai.routing.frontends import PgFrontends
+from localai.unloads.service import UnloadService
+from localai.unloads.store import PgUnloadStore
+from localai.unloads.unload_steps import UnloadSteps
 
 Step = Callable[[JobId, int], object]
 #: As in production: tests move the clock of a row and do not wait for it.
@@ -130,6 +134,9 @@ class World:
         self.operation_rows = PgOperationStore(self.unit_of_work, snapshot, windows)
         self.load_rows = PgLoadStore(self.unit_of_work, windows, kinds)
         self.replicas = PgReplicaStore(self.unit_of_work)
+        self.unload_rows = PgUnloadStore(self.unit_of_work, windows, kinds)
+        self.unloads = UnloadService(self.unload_rows, self.announcer)
+        self.drains = PgDrains(self.unit_of_work)
         self.frontends = PgFrontends(self.unit_of_work, 90.0)
         self.plans = FixedPlans()
         self.loads = LoadService(self.load_rows, self.load_rows, self.announcer)
@@ -223,8 +230,8 @@ class Control:
                     windows=world.windows,
                     budgets=budgets or Budgets(),
                     limits=Limits(stale_after_s=300.0),
-                    outdated=world.cleaning.run,
                 ),
+                MODEL_UNLOAD: UnloadSteps(self.owner, world.unload_rows, world.announcer),
                 REPLICA_CLEANUP: CleanupSteps(
                     self.owner,
                     world.operation_rows,
@@ -245,7 +252,7 @@ class Control:
             world.announcer,
             step_later=later(self.stepper.step),
             stop_later=self.stops.stop_operation,
-            also={"outdated replicas": world.cleaning.run},
+            also={"drained replicas": world.cleaning.run},
         )
 
     def step(self, job_id: str) -> Job:

@@ -109,7 +109,7 @@ def test_a_config_that_changed_since_the_request_fails_the_load_before_anything_
 
 
 @pytest.mark.usefixtures("nodes")
-def test_a_new_revision_makes_the_old_replica_unroutable_stops_it_and_takes_its_place(
+def test_a_new_revision_makes_the_old_replica_unroutable_and_is_loaded_beside_it(
     world: World, control: Control
 ) -> None:
     agent = Agent(world)
@@ -117,18 +117,33 @@ def test_a_new_revision_makes_the_old_replica_unroutable_stops_it_and_takes_its_
     world.plans.revisions["revised"] = "r2"
     ticket = world.loads.request("revised", "r2")
     assert ticket.state == "created"
-    waiting = control.step(ticket.job_id)
-    assert (waiting.state, waiting.op_generation) == (State.RUNNING, None), "the node's one replica is being stopped"
-    assert [r for r in world.replicas.routing_snapshot().replicas if r.model == "revised"] == []
-    assert agent.report().stop_processes == (instance,)
-    del agent.processes[instance]
-    agent.report()
     job = control.step(ticket.job_id)
-    assert job.op_state == OpState.SENT
+    assert (job.op_state, job.slot) == (OpState.SENT, 1), "what is being stopped takes no slot of its node"
+    assert [r for r in world.replicas.routing_snapshot().replicas if r.model == "revised"] == []
+    control.sweep.run_once()
+    assert agent.report().stop_processes == (instance,)
     agent.claim(job)
     agent.become_ready(job)
     assert control.step(job.id).state == State.SUCCEEDED
     assert [r.revision for r in world.replicas.routing_snapshot().replicas if r.model == "revised"] == ["r2"]
+
+
+@pytest.mark.usefixtures("nodes")
+def test_without_memory_for_both_the_new_revision_waits_until_the_old_one_is_gone(
+    world: World, control: Control
+) -> None:
+    agent = Agent(world, total_ram=10 * GIB, available_ram=10 * GIB)
+    world.plans.plans["takes-its-place"] = plain_plan("takes-its-place", files=staged(6 * GIB))
+    _, _, instance = serving_load(world, control, [agent], "takes-its-place")
+    world.plans.revisions["takes-its-place"] = "r2"
+    ticket = world.loads.request("takes-its-place", "r2")
+    waiting = control.step(ticket.job_id)
+    assert (waiting.state, waiting.op_generation) == (State.RUNNING, None)
+    control.sweep.run_once()
+    assert agent.report().stop_processes == (instance,)
+    del agent.processes[instance]
+    agent.report()
+    assert control.step(ticket.job_id).op_state == OpState.SENT
 
 
 def test_the_claim_of_a_load_holds_no_lock_while_it_runs(world: World, control: Control) -> None:

@@ -106,8 +106,13 @@ def test_rt_06_a_process_that_lost_its_model_is_replaced_and_the_same_request_se
     forgetful.script = fails(grpc.StatusCode.FAILED_PRECONDITION, "model not loaded")
     wait = bench.in_background(lambda: web.chat("forgetful"))
     eventually(lambda: bench.live("forgetful") is not None, "a new attempt")
-    cleanups = web.client.get(f"/api/jobs?kind=replica.cleanup&subject={forgetful.endpoint.process_instance}").json()
-    assert len(cleanups["jobs"]) == 1, "the process that holds no model is to be stopped"
+    filters = f"kind=replica.cleanup&subject={forgetful.endpoint.process_instance}"
+
+    def is_to_be_stopped() -> bool:
+        bench.ownership.clean()
+        return len(web.client.get(f"/api/jobs?{filters}").json()["jobs"]) == 1
+
+    eventually(is_to_be_stopped, "the stop of the process that holds no model")
     bench.process_ended(forgetful)
     second = bench.load("forgetful", bench.backend(says("second")))
     response = wait.result(LIMIT_S)

@@ -42,7 +42,6 @@ def demand(gib: float | None = 4, **changes: Any) -> Demand:
         (node(heartbeat_age_s=None), demand(), "has not sent a heartbeat"),
         (node(heartbeat_age_s=301), demand(), "no heartbeat for 301 s"),
         (node(replicas_of_model=1), demand(), "holds 1 of at most 1 replicas"),
-        (node(replicas_of_model=1, unloading=1), demand(), "still being stopped"),
         (node(replicas_of_model=1, max_replicas_per_model=2), demand(), None),
         (node(available_ram=4 * GIB), demand(), None),
         (node(available_ram=4 * GIB - 1), demand(), "needs 4.3 GB of memory"),

@@ -27,10 +27,14 @@ class StopPoint(Signals):
 
     def __init__(self) -> None:
         self.at_read: Callable[[], object] = lambda: None
+        self.at_counted: Callable[[str, int], object] = lambda *_: None
         self.steps = threading.Semaphore(0)
 
     def read(self, snapshot: Snapshot) -> None:
         self.at_read()
+
+    def counted(self, replica_id: str, in_flight: int) -> None:
+        self.at_counted(replica_id, in_flight)
 
     def stepped(self) -> None:
         self.steps.release()
@@ -49,6 +53,7 @@ class Bench:
             self.rows,
             self.rows,
             self.connections,
+            self.rows,
             process=Process(host="here", pid=7, url=None),
             intervals=Intervals(lease_ttl_s=90, renew_s=5, poll_s=2),
             on_registered=self.registered.append,

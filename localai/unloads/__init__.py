@@ -1,0 +1,1 @@
+"""How a model is taken off every node without cutting a request."""
