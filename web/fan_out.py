@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 import gevent
@@ -55,7 +56,8 @@ def side_by_side(items: Sequence[Item], ask: Callable[[Item, Watch], T], watch: 
         return [ask(items[0], watch)]
     run = _Run(items, ask)
     with watch.during(run.shared.leave):
-        workers = [gevent.spawn(run.work) for _ in range(min(width, len(items)))]
+        # A greenlet begins without the values of its maker: what a call counts belongs to the request's account.
+        workers = [gevent.spawn(copy_context().run, run.work) for _ in range(min(width, len(items)))]
         try:
             gevent.joinall(workers)
         finally:

@@ -49,7 +49,6 @@ def test_cold_inputs_wait_for_one_load_and_the_next_request_makes_no_statement(
     jobs = web.client.get("/api/jobs?kind=model.load&subject=cold-encoder").json()["jobs"]
     assert len(jobs) == 1
     assert web.statements_of(ask(web, "cold-encoder", "a")) == 0
-    assert web.statements_of(ask(web, "cold-encoder", ["a", "b"])) == 0
 
 
 def test_inputs_of_one_request_are_under_way_side_by_side(bench: Bench, web: WebProcess, node: Node) -> None:
