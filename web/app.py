@@ -15,6 +15,7 @@ from web import access, errors, request_log, services
 from web.admin import jobs as admin_jobs
 from web.admin import loading as admin_loading
 from web.admin import models as admin_models
+from web.admin import node_logs as admin_node_logs
 from web.admin import nodes as admin_nodes
 from web.jina import rerank as jina_rerank
 from web.node import files as node_files
@@ -48,6 +49,7 @@ BLUEPRINTS = (
     node_jobs.blueprint,
     admin_loading.blueprint,
     node_files.blueprint,
+    admin_node_logs.blueprint,
 )
 
 _POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -15,6 +15,7 @@ from typing import Any
 from localai import errors
 from localai.errors import LocalAIError
 from localai.jobs.operations import WorkerMustDrop
+from web.worker_http import WorkerSilent
 
 
 class ModelDisabled(errors.NotAuthorized):
@@ -86,6 +87,9 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.BackendDeadline: Row(504, "backend_timeout", "server_error", "The call took longer than its deadline."),
     errors.BackendUnimplemented: Row(
         400, "not_offered", _INVALID, "The model's backend does not offer this call, such as a chat with an encoder."
+    WorkerSilent: Row(
+        502, "worker_silent", "server_error", "The worker's HTTP server does not answer; nothing is known.", 10
+    ),
     ),
     errors.BackendRejected: Row(
         400, "backend_rejected", _INVALID, "The backend cannot serve this request; its own text."

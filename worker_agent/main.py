@@ -21,6 +21,7 @@ from worker_agent.folders import FolderLock, Folders
 from worker_agent.frontends import Frontends
 from worker_agent.hooks import Hooks
 from worker_agent.install.backends import recover
+from worker_agent.log_routes import LogRoutes
 from worker_agent.probes import ProbeServer
 from worker_agent.processes.leftovers import kill_leftovers
 from worker_agent.processes.port_range import is_free
@@ -85,6 +86,7 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
         addresses.http_host,
         addresses.http_port,
         lambda: agents[0].not_ready() if agents else "not registered with a frontend",
+        LogRoutes(folders.logs, settings.registration_token),
     )
     frontends = Frontends(
         settings.register_to,

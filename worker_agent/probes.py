@@ -27,10 +27,12 @@ _CLOSE_BOUND_S = 1
 
 
 class ProbeServer:
-    """The HTTP server of the agent."""
+    """The HTTP server of the agent. ``protected`` answers everything below ``/v1/``, and checks who asks."""
 
-    def __init__(self, host: str, port: int, not_ready: Readiness) -> None:
-        self._not_ready = not_ready
+    def __init__(
+        self, host: str, port: int, not_ready: Readiness, protected: Callable[[WSGIEnvironment], tuple[str, str, bytes]]
+    ) -> None:
+        self._not_ready, self._protected = not_ready, protected
         self._channels: dict[int, Any] = {}
         # The stubs of the library do not name its trigger.
         self._server: Any = create_server(
@@ -52,9 +54,12 @@ class ProbeServer:
         self._server.task_dispatcher.shutdown(timeout=_CLOSE_BOUND_S)
 
     def _app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        status, text = self._answer(environ["PATH_INFO"], environ["REQUEST_METHOD"])
-        body = (text + "\n").encode()
-        start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))])
+        if environ["PATH_INFO"].startswith("/v1/"):
+            status, kind, body = self._protected(environ)
+        else:
+            status, text = self._answer(environ["PATH_INFO"], environ["REQUEST_METHOD"])
+            kind, body = "text/plain; charset=utf-8", (text + "\n").encode()
+        start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
         return [b""] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
     def _answer(self, path: str, method: str) -> tuple[str, str]:

@@ -6,10 +6,11 @@ last words of a process outlive the agent.
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 #: Lines of standard error that are kept in reach.
 RING_LINES = 200
@@ -22,7 +23,10 @@ KEPT_BYTES = 1024 * 1024
 #: Bytes read for the last lines; a line longer than that is cut.
 _READ_BYTES = 64 * 1024
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+#: A file's name is at most 255 bytes, and endings follow.
+_LONGEST_STEM = 200
+#: Stands where a name was cut; quoting never makes it.
+_CUT = "%~"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def open_output(folder: Path, name: str, *, merged: bool = False) -> OutputFiles
     ``merged`` sends both streams into one file, for commands whose last words may be on either.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stem = _UNSAFE.sub("_", name)
+    stem = stem_of(name)
     err = folder / f"{stem}.err.log"
     files = OutputFiles(err if merged else folder / f"{stem}.out.log", err)
     for path in {files.out, files.err}:
@@ -65,6 +69,20 @@ def open_output(folder: Path, name: str, *, merged: bool = False) -> OutputFiles
             os.replace(path, path.with_name(path.name + ".1"))
         path.touch(mode=0o600)
     return files
+
+
+def stem_of(name: str) -> str:
+    """The file name of a process, without its ending: two names never share a file."""
+    stem = quote(name, safe="#")
+    if len(stem) <= _LONGEST_STEM:
+        return stem
+    return stem[: _LONGEST_STEM - 40] + _CUT + hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def process_of(stem: str) -> tuple[str, int] | None:
+    """Model and slot of a file name; None for the output of anything else, and for a name that was cut."""
+    model, mark, slot = unquote(stem).rpartition("#")
+    return (model, int(slot)) if mark and model and slot.isdecimal() and _CUT not in stem else None
 
 
 def _end_of(path: Path, count: int) -> bytes:

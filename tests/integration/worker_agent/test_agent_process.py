@@ -207,7 +207,7 @@ def test_c12_a_launcher_whose_agent_died_before_its_pid_was_journaled_runs_nothi
     (entry,) = journal.read(machine.folder / "worker" / "journal")
     assert entry.pid is None
     eventually(lambda: not alive(entry.instance), "the launcher saw the end of its pipe")
-    assert "listening" not in (machine.folder / "worker" / "logs" / "m_0.err.log").read_text()
+    assert "listening" not in (machine.folder / "worker" / "logs" / "m#0.err.log").read_text()
 
 
 def test_i11_a_frozen_agent_runs_its_watchdog_before_anything_else_when_it_thaws(machine: Machine) -> None:

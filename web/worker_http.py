@@ -1,0 +1,64 @@
+"""How a web process asks the HTTP server of a worker."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any, Protocol
+
+from localai.errors import BadInput, NodeUnreachable, NotFound, WorkerRefused
+
+#: A worker answers from memory and files of its own.
+TIMEOUT_S = 10.0
+#: More than any answer of ours.
+_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+class WorkerSilent(NodeUnreachable):
+    """The HTTP server of the worker does not answer."""
+
+
+class HasHttp(Protocol):
+    """A node, as far as its HTTP server is concerned."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def http_address(self) -> str:
+        """host:port, empty where the node has no such server."""
+
+
+def get_json(node: HasHttp, target: str, token: str) -> Any:
+    """The JSON of a worker's answer to ``GET target``, asked with the registration token.
+
+    Raises NotFound and BadInput in the worker's own words, WorkerRefused for any other answer, WorkerSilent.
+    """
+    status, body = _ask(node, target, token)
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        raise WorkerRefused(f"worker {node.name} answered with status {status} and no JSON") from None
+    if status == http.client.OK:
+        return answer
+    text = str(answer.get("error", "")) if isinstance(answer, dict) else ""
+    if status == http.client.NOT_FOUND:
+        raise NotFound(f"{node.name}: {text}")
+    if status == http.client.BAD_REQUEST:
+        raise BadInput("query", "", "", text)
+    raise WorkerRefused(f"worker {node.name} answered with status {status}: {text}")
+
+
+def _ask(node: HasHttp, target: str, token: str) -> tuple[int, bytes]:
+    host, _, port = node.http_address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise WorkerSilent(f"node {node.name} did not say where its HTTP server is")
+    connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", target, headers={"Authorization": f"Bearer {token}"})
+        response = connection.getresponse()
+        return response.status, response.read(_LIMIT_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise WorkerSilent(f"the HTTP server of {node.name} at {node.http_address} does not answer: {reason}") from None
+    finally:
+        connection.close()
