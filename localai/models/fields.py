@@ -20,6 +20,11 @@ def stays_below(path: str) -> bool:
     return not any(part in ("", ".", "..") for part in path.split("/")) and "\\" not in path and "\0" not in path
 
 
+def _is_text(value: object) -> bool:
+    """Whether a value is a text that rows and the environment of a process can hold: neither takes a NUL."""
+    return isinstance(value, str) and "\0" not in value
+
+
 class Section:
     """One mapping of a document and where it stands in it."""
 
@@ -51,20 +56,20 @@ class Section:
 
     def text(self, key: str, default: str = "") -> str:
         value = self._get(key, default)
-        if not isinstance(value, str):
+        if not _is_text(value):
             raise BadInput(self.name_of(key), value, "a text")
-        return value
+        return str(value)
 
     def texts(self, key: str) -> tuple[str, ...]:
         items = self._list(key)
-        if not all(isinstance(item, str) for item in items):
+        if not all(map(_is_text, items)):
             raise BadInput(self.name_of(key), items, "a list of texts")
         return tuple(items)
 
     def text_map(self, key: str) -> dict[str, str]:
         """A mapping of texts. Numbers and switches must be quoted, because YAML would change how they are written."""
         values = self.mapping(key)
-        if not all(isinstance(name, str) and isinstance(value, str) for name, value in values.items()):
+        if not all(_is_text(name) and _is_text(value) for name, value in values.items()):
             raise BadInput(self.name_of(key), dict(values), "a mapping of texts (put numbers in quotes)")
         return dict(values)
 
