@@ -17,6 +17,8 @@ from web.admin import loading as admin_loading
 from web.admin import models as admin_models
 from web.admin import node_logs as admin_node_logs
 from web.admin import nodes as admin_nodes
+from web.auth import routes as auth
+from web.auth import sessions
 from web.jina import rerank as jina_rerank
 from web.node import files as node_files
 from web.node import heartbeat as node_heartbeat
@@ -36,6 +38,7 @@ MIB = 1024 * 1024
 BLUEPRINTS = (
     probes,
     pages.blueprint,
+    auth.blueprint,
     openai_chat.blueprint,
     openai_completions.blueprint,
     openai_embeddings.blueprint,
@@ -52,7 +55,11 @@ BLUEPRINTS = (
     admin_node_logs.blueprint,
 )
 
-_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+#: Everything a page runs, shows or asks comes from this server, from files: no inline script, no inline style.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 def create_app() -> Flask:
@@ -75,7 +82,9 @@ def make_app(built: services.Services) -> Flask:
     app.url_map.merge_slashes = False
     services.install(app, built)
     request_log.install(app)
-    access.check_access(app, built.keys)
+    known_sessions = sessions.Sessions(built.keys)
+    sessions.install(app, known_sessions)
+    access.check_access(app, built.keys, known_sessions)
     app.before_request(_refuse_nul)
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
@@ -105,6 +114,8 @@ def _harden(response: Response) -> Response:
 
 def _refuse(error: LocalAIError) -> Response:
     """An error of ours, in the shape of the surface that was asked."""
+    if isinstance(error, NotAuthenticated) and pages.is_for_a_person():
+        return pages.to_sign_in()
     row = errors.row_of(error)
     if row.status >= 500:
         log.warning(
@@ -130,7 +141,7 @@ def _body(error: LocalAIError) -> Mapping[str, Any]:
 def _refuse_http(error: HTTPException) -> Response:
     """What the routing itself refuses: no such address, no such method."""
     status = error.code or 500
-    if status == 404 and request.accept_mimetypes.accept_html and "text/html" in request.headers.get("Accept", ""):
+    if status == 404 and pages.is_for_a_person():
         return pages.page("not_found.html", 404)
     if status == 404:
         return _refuse(NotFound(f"there is nothing at {request.path}"))

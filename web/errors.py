@@ -26,6 +26,10 @@ class UnusableNumber(errors.BadInput):
     """A number that can be read and means nothing; some dialects answer it with a status of its own."""
 
 
+class WriteWithoutToken(errors.NotAuthorized):
+    """A write with the cookie of a browser needs the header X-CSRF-Token; GET /api/auth/status shows its value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """How one class of error is shown."""
@@ -51,6 +55,12 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.BodyTooLarge: Row(413, "request_too_large", _INVALID, "The body is larger than `LOCALAI_UPLOAD_LIMIT`."),
     errors.NotAuthenticated: Row(401, "invalid_api_key", _INVALID, "No key, or a wrong one."),
     errors.NotAuthorized: Row(403, "not_allowed", "authorization_error", "The key may not do this."),
+    WriteWithoutToken: Row(
+        403,
+        "csrf_token_missing",
+        "authorization_error",
+        "A write whose key came as a cookie, without the `X-CSRF-Token` of its session.",
+    ),
     ModelDisabled: Row(403, "model_disabled", _INVALID, "The model's config says `disabled: true`."),
     errors.NotFound: Row(404, "not_found", "not_found_error", "Nothing of that name, id or address."),
     errors.ModelNotFound: Row(404, "model_not_found", _INVALID, "No config of that name; `GET /v1/models` lists them."),
@@ -77,6 +87,9 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.NodeUnreachable: Row(
         503, "node_unreachable", _UNAVAILABLE, "The bus gave no answer; nothing is known about the node.", 10
     ),
+    WorkerSilent: Row(
+        502, "worker_silent", "server_error", "The worker's HTTP server does not answer; nothing is known.", 10
+    ),
     errors.WorkerRefused: Row(502, "worker_refused", "server_error", "The agent's own word."),
     errors.BackendUnavailable: Row(
         503, "backend_unavailable", _UNAVAILABLE, "The connection to the model process broke, twice.", 5
@@ -87,9 +100,6 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.BackendDeadline: Row(504, "backend_timeout", "server_error", "The call took longer than its deadline."),
     errors.BackendUnimplemented: Row(
         400, "not_offered", _INVALID, "The model's backend does not offer this call, such as a chat with an encoder."
-    WorkerSilent: Row(
-        502, "worker_silent", "server_error", "The worker's HTTP server does not answer; nothing is known.", 10
-    ),
     ),
     errors.BackendRejected: Row(
         400, "backend_rejected", _INVALID, "The backend cannot serve this request; its own text."

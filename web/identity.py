@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from werkzeug.datastructures import Headers
@@ -37,9 +37,17 @@ class Keys:
             found |= hmac.compare_digest(digest, shown)
         return found
 
+    def secret_of(self, key: str) -> bytes | None:
+        """What sessions of this key are signed with; None where it is not one of the keys."""
+        return _secret(_digest(key)) if self.accept(key) else None
 
-def presented_keys(headers: Headers, cookies: Mapping[str, str]) -> Iterator[str]:
-    """Every key a request shows, in the order they are tried."""
+    def secrets(self) -> tuple[bytes, ...]:
+        """What sessions of each key are signed with."""
+        return tuple(_secret(digest) for digest in self._digests)
+
+
+def presented_keys(headers: Headers) -> Iterator[str]:
+    """Every key a request shows in its headers, in the order they are tried."""
     authorization = headers.get("Authorization", "").strip()
     if authorization:
         yield bearer(headers)
@@ -47,8 +55,6 @@ def presented_keys(headers: Headers, cookies: Mapping[str, str]) -> Iterator[str
     for name in ("x-api-key", "xi-api-key"):
         if value := headers.get(name):
             yield value
-    if value := cookies.get("token"):
-        yield value
 
 
 def bearer(headers: Headers) -> str:
@@ -110,3 +116,7 @@ class NodeKeys:
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _secret(digest: bytes) -> bytes:
+    return hmac.new(digest, b"localai browser session", hashlib.sha256).digest()

@@ -47,6 +47,7 @@ def _model(found: Services, config: ModelConfig) -> dict[str, Any]:
         "model": config.model,
         "description": config.description,
         "disabled": config.disabled,
+        "known_usecases": list(config.known_usecases),
         "config_revision": config.revision,
         "state": "loaded" if replicas else status.state if status else "unloaded",
         "replicas": [

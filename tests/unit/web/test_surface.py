@@ -26,7 +26,15 @@ def test_only_these_routes_are_open(bench: WebBench) -> None:
         for rule in bench.app.url_map.iter_rules()
         if bench.app.view_functions[rule.endpoint].access is Access.ANYBODY  # type: ignore[attr-defined]
     }
-    assert found == {"/", "/healthz", "/readyz", "/assets/<version>/<path:name>"}
+    assert found == {
+        "/",
+        "/healthz",
+        "/readyz",
+        "/assets/<version>/<path:name>",
+        "/login",
+        "/api/auth/status",
+        "/api/auth/token-login",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""How a browser signs in with the admin key, and what it shows afterwards."""

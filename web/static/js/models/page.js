@@ -1,0 +1,117 @@
+// Models: which configs there are, how loaded each is, and why a load goes on or was held.
+
+import { getJson, sentence } from "../lib/api.js";
+import { h } from "../lib/dom.js";
+import { many } from "../lib/format.js";
+import { find } from "../lib/frame.js";
+import { live } from "../lib/live.js";
+import { bar, figures } from "../parts/progress.js";
+import { status } from "../parts/status.js";
+import { table } from "../parts/table.js";
+
+/**
+ * @typedef {{name: string, backend: string, description: string, disabled: boolean, state: string,
+ *   known_usecases?: string[], replicas: {node: string, replica_index: number}[],
+ *   loading: import("../parts/progress.js").LoadStatus | null}} Model
+ * @typedef {{models: Model[], problems: {file: string, error: string}[]}} Reading
+ */
+
+const BUSY = new Set(["pending", "installing", "staging", "loading"]);
+
+/** @param {Reading} reading */
+function draw({ models, problems }) {
+  if (!models.length) return [unusable(problems), empty()];
+  const loaded = models.filter((model) => model.state === "loaded").length;
+  return [
+    unusable(problems),
+    h("p", { class: "faint", key: "count" }, `${many(models.length, "model")}, ${loaded} loaded`),
+    table("Models", COLUMNS, models, (model) => model.name),
+  ];
+}
+
+const COLUMNS = [
+  {
+    label: "Model",
+    class: "name",
+    cell: (/** @type {Model} */ model) => [
+      model.name,
+      model.description && h("span", { class: "faint" }, model.description),
+    ],
+  },
+  { label: "State", cell: state },
+  {
+    label: "Node",
+    cell: (/** @type {Model} */ model) =>
+      model.replicas.map((replica) => h("div", { key: String(replica.replica_index) }, replica.node)),
+  },
+  { label: "Backend", class: "tight", cell: (/** @type {Model} */ model) => model.backend },
+  { label: "", class: "actions", cell: actions },
+];
+
+/** @param {Model} model */
+function state(model) {
+  const { loading } = model;
+  if (model.disabled) return status("disabled");
+  if (loading && model.state === "failed")
+    return [status("failed"), h("div", { class: "cause", title: loading.last_error }, held(loading))];
+  if (!loading || !BUSY.has(model.state)) return status(model.state);
+  const where = loading.node ? `on ${loading.node}` : "no node yet";
+  return [status(model.state), h("div", { class: "meter" }, bar(loading), h("span", null, figures(loading) || where))];
+}
+
+/** @param {import("../parts/progress.js").LoadStatus} loading */
+function held(loading) {
+  const wait = loading.retry_after === undefined ? "" : `Another load may begin in ${loading.retry_after} s. `;
+  return wait + sentence(loading.last_error ?? loading.error_cause ?? "");
+}
+
+/** @param {Model} model */
+function actions(model) {
+  const chats = !model.disabled && (!model.known_usecases?.length || model.known_usecases.includes("chat"));
+  const links = [
+    model.loading &&
+      h(
+        "a",
+        { key: "job", href: `/app/jobs/${model.loading.job_id}` },
+        "Job",
+        h("span", { class: "unseen" }, ` of ${model.name}`),
+      ),
+    chats &&
+      h(
+        "a",
+        { key: "chat", href: `/app/chat?model=${encodeURIComponent(model.name)}` },
+        "Chat",
+        h("span", { class: "unseen" }, ` with ${model.name}`),
+      ),
+  ].filter(Boolean);
+  return links.length ? links : null;
+}
+
+/** @param {Reading["problems"]} problems */
+function unusable(problems) {
+  if (!problems.length) return null;
+  const lines = problems.map((problem) =>
+    h("li", { key: problem.file }, h("code", null, problem.file), `: ${problem.error}`),
+  );
+  return h(
+    "div",
+    { class: "note wait", key: "problems" },
+    h("div", null, "Files of the models folder that cannot be used:", h("ul", null, lines)),
+  );
+}
+
+function empty() {
+  return h(
+    "div",
+    { class: "empty", key: "empty" },
+    h("h2", null, "No models yet"),
+    h("p", { class: "faint" }, "A model is a YAML file in the models folder. It is seen here within half a minute."),
+  );
+}
+
+live(find("page"), {
+  what: "the models",
+  read: () => getJson("/api/models"),
+  draw,
+  every: (reading) => (reading?.models.some((/** @type {Model} */ model) => model.loading) ? 1500 : 5000),
+});
