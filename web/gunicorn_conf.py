@@ -8,6 +8,7 @@ from gevent import monkey
 
 monkey.patch_all()
 
+import resource  # noqa: E402
 import sys  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -34,6 +35,20 @@ _log = logs.get("web.gunicorn")
 
 #: How long ending the row of a dead worker may take; its lease ends it otherwise.
 _END_ROW_LIMIT_S = 5.0
+
+#: Open files of a web process: its connections, as many again to model processes and files, and some of its own.
+_OPEN_FILES = 10_000
+
+
+def _allow_open_files(wanted: int) -> None:
+    """Raise the soft limit, usually 1,024: with that a thousand waiting clients keep every other one out."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+_allow_open_files(_OPEN_FILES)
 
 _host = f"[{_settings.address}]" if ":" in _settings.address else _settings.address
 bind = f"{_host}:{_settings.port}"

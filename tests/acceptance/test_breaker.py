@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
@@ -30,7 +31,13 @@ class Background(Generic[T]):
 
 @pytest.fixture(scope="module")
 def up(shared_cluster: Cluster) -> Iterator[Frontend]:
-    frontend = shared_cluster.up()
+    """Started with the limit of open files that most machines give a user."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        frontend = shared_cluster.up()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     frontend.wait_for_nodes(1)
     yield frontend
 
@@ -50,3 +57,14 @@ def test_last_words_that_no_row_can_hold_fail_their_load_and_no_other(shared_clu
     (job,) = up.jobs(kind="model.load", subject="garbled")
     assert (job["state"], job["error_cause"]) == ("failed", "load_refused")
     assert "and half a pair" in job["error_detail"]["stderr_tail"]
+
+
+def test_a_thousand_waiting_clients_do_not_exhaust_the_open_files_of_a_web_process(up: Frontend) -> None:
+    """With the usual limit of 1,024 the process took no further connection, heartbeats of agents included."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < 4000:
+        pytest.skip("this machine allows no more open files")
+    master = up.process.child("gunicorn")
+    worker = wait_for("a web worker", lambda: next(iter(master.children()), None))
+    soft, _ = worker.rlimit(resource.RLIMIT_NOFILE)
+    assert soft >= 4000
