@@ -41,12 +41,14 @@ check: setup ## format, lint, types, imports, generated files
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m localai.settings --check docs/reference/settings.md
 	$(BIN)/python -m web.errors --check docs/reference/errors.md
+	$(BIN)/python -m localai.metrics --check docs/reference/metrics.md
 
 fmt: setup ## format the code and refresh generated pages
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m localai.settings --write docs/reference/settings.md
 	$(BIN)/python -m web.errors --write docs/reference/errors.md
+	$(BIN)/python -m localai.metrics --write docs/reference/metrics.md
 
 clean: ## remove what setup made
 	rm -rf $(VENV) build *.egg-info

@@ -17,6 +17,7 @@ from localai.ids import OwnerId, new_id
 from localai.jobs.announce import Announcer
 from localai.jobs.sweeping import Sweep
 from localai.settings import Settings
+from localai.shared_counts import SharedCounts, folder_of
 from tasks.actors import register_control_actors
 from tasks.broker import make_broker
 from tasks.enqueue import DramatiqWakeups
@@ -72,10 +73,12 @@ class Control:
         self._sweep = SweepThread(self._make_sweep(stops), settings.job_sweep_interval_s)
         self._ticker = Ticker(self._rows.periodic, self._passes())
         self._worker: RunningWorker | None = None
+        self._counts = SharedCounts(folder_of(settings))
 
     def run(self, signals: SignalWait) -> None:
         """Work until a stop is asked for, then let steps under way end."""
         register_control_actors(self._broker, self._ownership.stepper.step)
+        self._counts.start()
         self._keeper.start()
         self._sweep.start()
         self._ticker.start()
@@ -134,6 +137,7 @@ class Control:
         for pool in (self._steps, self._stops, self._installs):
             pool.shutdown(wait=False, cancel_futures=True)
         self._keeper.stop()
+        self._counts.stop()
         self._bus.close()
         self._broker.close()
         self._engine.dispose()

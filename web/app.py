@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from localai import logs
 from localai.errors import BadInput, LocalAIError, NotAuthenticated, NotFound
-from web import access, errors, request_log, services
+from web import access, errors, metrics, request_log, services
 from web.admin import jobs as admin_jobs
 from web.admin import loading as admin_loading
 from web.admin import models as admin_models
@@ -36,6 +36,7 @@ log = logs.get(__name__)
 MIB = 1024 * 1024
 
 BLUEPRINTS = (
+    metrics.blueprint,
     probes,
     pages.blueprint,
     auth.blueprint,
@@ -46,13 +47,13 @@ BLUEPRINTS = (
     jina_rerank.blueprint,
     admin_jobs.blueprint,
     admin_models.blueprint,
+    admin_loading.blueprint,
     admin_nodes.blueprint,
+    admin_node_logs.blueprint,
     node_register.blueprint,
     node_heartbeat.blueprint,
     node_jobs.blueprint,
-    admin_loading.blueprint,
     node_files.blueprint,
-    admin_node_logs.blueprint,
 )
 
 #: Everything a page runs, shows or asks comes from this server, from files: no inline script, no inline style.
@@ -82,6 +83,7 @@ def make_app(built: services.Services) -> Flask:
     app.url_map.merge_slashes = False
     services.install(app, built)
     request_log.install(app)
+    metrics.install(app)
     known_sessions = sessions.Sessions(built.keys)
     sessions.install(app, known_sessions)
     access.check_access(app, built.keys, known_sessions)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from flask import Flask, current_app
+from prometheus_client.core import Metric as Family
 
 from localai.bus.ports import Events
 from localai.jobs.operations import OperationService
@@ -18,8 +19,8 @@ from localai.models.loader import ModelConfigs
 from localai.nodes.service import NodeService
 from localai.routing.table import RoutingTable
 from localai.settings import Settings
-from web.identity import Keys, NodeKeys
 from localai.unloads.service import UnloadService
+from web.identity import Keys, NodeKeys
 from web.serving import Serving
 
 _NAME = "localai"
@@ -54,14 +55,17 @@ class Services:
     table: RoutingTable
     serving: Serving
     loads: LoadService
-    jobs: JobService
     unloads: UnloadService
+    jobs: JobService
     operations: OperationService
     nodes: NodeService[Moved]
     replicas: ListsReplicas
     events: Events
     models_folder: Path
     digests: KnowsDigests
+    #: What all processes of this frontend have counted, and what rows and queue say now.
+    counts: Callable[[], Iterable[Family]]
+    gauges: Callable[[], Iterable[Family]]
     start: Callable[[], None]
     close: Callable[[], None]
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from localai import logs
+from localai import logs, metrics
 from localai.errors import (
     BackendError,
     BackendUnavailable,
     BackendUnimplemented,
     ModelGone,
+    ModelLoading,
     StorageUnavailable,
     WrongModel,
 )
@@ -26,6 +27,7 @@ from localai.routing.picks import Pick
 from localai.routing.ports import LoadedReplica
 from localai.routing.table import RoutingTable
 from protos import backend_pb2
+from web.account import CANCELLED, FAILED, LOADING, OK, current_account
 from web.client_watch import Watch
 
 log = logs.get(__name__)
@@ -84,15 +86,21 @@ class AnswerStream:
     def __init__(self, pick: Pick, call: Call, replies: Iterator[backend_pb2.Reply], watch: Watch) -> None:
         self._pick, self._call, self._replies, self._watch = pick, call, replies, watch
         self._first = next(replies, None)
+        self._account = current_account()
+        self._account.outcome = CANCELLED  # until the end was read
         self.node_id = pick.replica.node_id
 
     def __iter__(self) -> Iterator[backend_pb2.Reply]:
         """The replies; cancelled when the client leaves. Raises the BackendError family or CallCancelled."""
-        if self._first is None:
-            return
-        with self._watch.during(self._call.cancel):
-            yield self._first
-            yield from self._replies
+        try:
+            if self._first is not None:
+                with self._watch.during(self._call.cancel):
+                    yield self._first
+                    yield from self._replies
+            self._account.outcome = OK
+        except BackendError:
+            self._account.outcome = FAILED
+            raise
 
     def finish_reason(self) -> str:
         """The process's own word for the end, asked after it."""
@@ -183,12 +191,16 @@ class Serving:
         watch: Watch,
         ask: Callable[[Pick], T],
     ) -> T:
+        account = current_account()
+        account.model = config.name
         for last in (False, True):
             pick = self._pick(config, watch)
+            account.node = pick.replica.node_name
             try:
                 self._signals.picked(pick.endpoint)
                 options.ModelIdentity = pick.replica.identity
-                return ask(pick)
+                with account.elsewhere():
+                    return ask(pick)
             except _MISROUTED as error:
                 pick.release()
                 self._drop(pick, error)
@@ -209,9 +221,18 @@ class Serving:
             pick = self._pick_now(config.name)
             if pick is not None:
                 return pick
-            with self._waiters.attach(config.name, config.revision) as waiter, watch.during(waiter.leave):
-                waiter.wait()
+            self._wait(config, watch)
         raise BackendUnavailable(f"replicas of {config.name!r} go as fast as they come")
+
+    def _wait(self, config: ModelConfig, watch: Watch) -> None:
+        account = current_account()
+        with account.elsewhere(), metrics.WAITERS.labels(config.name).track_inprogress():
+            try:
+                with self._waiters.attach(config.name, config.revision) as waiter, watch.during(waiter.leave):
+                    waiter.wait()
+            except ModelLoading:
+                account.outcome = LOADING
+                raise
 
     def _pick_now(self, model: str) -> Pick | None:
         try:

@@ -12,6 +12,7 @@ from localai.bus.subjects import ROUTING_CHANGED
 from localai.db.engine import make_engine
 from localai.db.unit_of_work import units_of
 from localai.errors import StartRefused
+from localai.gauges.store import Gauges
 from localai.ids import FrontendId
 from localai.inference.channels import Channels
 from localai.inference.client import GrpcInference
@@ -23,7 +24,9 @@ from localai.routing.feed import Intervals, Process, RoutingFeed
 from localai.routing.frontends import PgFrontends
 from localai.routing.table import RoutingTable
 from localai.settings import Settings, default_state_dir
+from localai.shared_counts import SharedCounts, folder_of
 from tasks.broker import make_broker
+from tasks.depths import queue_depths
 from tasks.enqueue import DramatiqWakeups
 from web.config_watch import ConfigWatch
 from web.frontend_note import write_own
@@ -43,7 +46,8 @@ def build_services(settings: Settings | None = None) -> Services:
     engine = make_engine(settings.database_url, application=f"localai-web-{getpid()}", pool_size=POOL_SIZE)
     rows = wiring.make_rows(engine, settings)
     bus = wiring.make_bus(settings, f"web-{getpid()}")
-    announcer = Announcer(DramatiqWakeups(make_broker(settings.broker_url)), bus)
+    broker = make_broker(settings.broker_url)
+    announcer = Announcer(DramatiqWakeups(broker), bus)
     front = wiring.front_services(rows, settings, announcer, bus)
     routing = _routing(settings, rows)
     waiters = Waiters(
@@ -57,7 +61,11 @@ def build_services(settings: Settings | None = None) -> Services:
     configs = wiring.make_configs(settings)
     watch = ConfigWatch(configs, rows.loads.revise, settings.config_resync_interval_s)
 
+    counts = SharedCounts(folder_of(settings))
+    gauges = Gauges(units_of(engine), lambda node_ids: queue_depths(broker, node_ids))
+
     def start() -> None:
+        counts.start()
         waiters.listen(bus)
         bus.subscribe(ROUTING_CHANGED, lambda subject, payload: routing.feed.nudge())
         bus.on_resync(routing.feed.nudge)
@@ -65,6 +73,7 @@ def build_services(settings: Settings | None = None) -> Services:
         routing.feed.start()
 
     def close() -> None:
+        counts.stop()
         watch.stop()
         routing.feed.stop()
         bus.close()
@@ -79,6 +88,7 @@ def build_services(settings: Settings | None = None) -> Services:
         table=routing.table,
         serving=Serving(routing.table, routing.feed, waiters, routing.inference, retirement),
         loads=front.loads,
+        unloads=front.unloads,
         jobs=front.jobs,
         operations=front.operations,
         nodes=front.nodes,
@@ -86,9 +96,10 @@ def build_services(settings: Settings | None = None) -> Services:
         events=bus,
         models_folder=wiring.models_folder(settings),
         digests=wiring.make_digests(settings),
+        counts=counts.collect,
+        gauges=gauges.read,
         start=start,
         close=close,
-        unloads=front.unloads,
     )
 
 
@@ -116,6 +127,7 @@ def _routing(settings: Settings, rows: wiring.Rows) -> _Routing:
         rows.replicas,
         rows.frontends,
         inference,
+        rows.drains,
         process=Process(host=socket.gethostname(), pid=getpid(), url=_own_url(settings)),
         intervals=Intervals(
             lease_ttl_s=settings.frontend_lease_ttl_s,
@@ -127,7 +139,6 @@ def _routing(settings: Settings, rows: wiring.Rows) -> _Routing:
     return _Routing(table, feed, inference)
 
 
-        rows.drains,
 def end_frontend(settings: Settings, frontend_id: FrontendId) -> None:
     """End the row of a web process that is gone, on a connection of its own. Raises StorageUnavailable."""
     engine = make_engine(settings.database_url, application="localai-web-master", pool_size=1)

@@ -1,4 +1,4 @@
-"""What `/healthz` and `/readyz` of a worker say."""
+"""What `/healthz`, `/readyz` and `/metrics` of a worker say, to whoever reaches its HTTP port."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from waitress import wasyncore
 from waitress.server import create_server
 
+from localai import metrics
 from localai.errors import StartRefused
 from worker_agent.processes.health import Dialed, port_of
 from worker_agent.processes.rules import Running
@@ -57,18 +58,26 @@ class ProbeServer:
         if environ["PATH_INFO"].startswith("/v1/"):
             status, kind, body = self._protected(environ)
         else:
-            status, text = self._answer(environ["PATH_INFO"], environ["REQUEST_METHOD"])
-            kind, body = "text/plain; charset=utf-8", (text + "\n").encode()
+            status, kind, body = self._answer(environ["PATH_INFO"], environ["REQUEST_METHOD"])
         start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
         return [b""] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
-    def _answer(self, path: str, method: str) -> tuple[str, str]:
-        if path not in ("/healthz", "/readyz"):
-            return "404 Not Found", "not found"
+    def _answer(self, path: str, method: str) -> tuple[str, str, bytes]:
+        """Status, content type, body."""
+        if path not in ("/healthz", "/readyz", "/metrics"):
+            return _text("404 Not Found", "not found")
         if method not in ("GET", "HEAD"):
-            return "405 Method Not Allowed", "GET or HEAD"
+            return _text("405 Method Not Allowed", "GET or HEAD")
+        if path == "/metrics":
+            return "200 OK", metrics.CONTENT_TYPE, metrics.exposition(metrics.collected(metrics.AGENT))
         reason = self._not_ready() if path == "/readyz" else None
-        return ("200 OK", "ok") if reason is None else ("503 Service Unavailable", f"not ready: {reason}")
+        if reason is None:
+            return _text("200 OK", "ok")
+        return _text("503 Service Unavailable", f"not ready: {reason}")
+
+
+def _text(status: str, line: str) -> tuple[str, str, bytes]:
+    return status, "text/plain; charset=utf-8", (line + "\n").encode()
 
 
 def readiness(

@@ -18,6 +18,7 @@ from worker_agent.frontends import ClaimRefused, Frontends, NoFrontend, Register
 from worker_agent.hooks import Hooks
 from worker_agent.install.backends import BackendInstaller
 from worker_agent.loading import Loader
+from worker_agent.metrics import PhaseTimes
 from worker_agent.operations import Key, Operations
 from worker_agent.processes.rules import StartMove
 from worker_agent.processes.supervisor import ModelProcess, Supervisor
@@ -98,6 +99,7 @@ class OperationRun:
         self._key = key
         self._work = work
         self._process: ModelProcess | None = None
+        self._times = PhaseTimes(parts.clock)
 
     def run(self) -> None:
         try:
@@ -106,6 +108,7 @@ class OperationRun:
                 self._parts.hooks.granted(order.job_id)
                 self._execute(order)
         except OperationStopped:
+            self._times.end("cancelled")
             log.info("operation stopped")
         except OperationFailed as error:
             log.warning("operation failed", extra=logs.fields(cause=error.cause, error=error.message))
@@ -151,12 +154,12 @@ class OperationRun:
         operations = self._parts.operations
         if order.kind != MODEL_LOAD:
             raise OperationFailed(Cause.INTERNAL, f"this worker does not know work of kind {order.kind!r}")
-        operations.enter_phase(self._key, Phase.INSTALLING)
+        self._enter(order, Phase.INSTALLING)
         backend = self._parts.installer.ensure(
             order, said=lambda line: operations.moved(self._key, message=line), work=self._work
         )
         folder = self._stage(order)
-        operations.enter_phase(self._key, Phase.LOADING)
+        self._enter(order, Phase.LOADING)
         options = self._parts.loader.model_options(order, folder)
         process = self._start(order, backend)
         self._parts.supervisor.wait_healthy(
@@ -171,7 +174,12 @@ class OperationRun:
                 "the process ended right after LoadModel",
                 stderr_tail=process.group.output.tail(),
             )
+        self._times.end("ok")
         log.info("model loaded", extra=logs.fields(model=order.model, slot=order.slot, address=process.running.address))
+
+    def _enter(self, order: Order, phase: Phase) -> None:
+        self._times.enter(order.model, phase)
+        self._parts.operations.enter_phase(self._key, phase)
 
     def _stage(self, order: Order) -> Path:
         """Bring the model's files; its folder on this node."""
@@ -181,7 +189,7 @@ class OperationRun:
         for path in (order.model_file, *order.file_fields.values()):
             if path is not None:
                 within(folder, path)
-        operations.enter_phase(key, Phase.STAGING)
+        self._enter(order, Phase.STAGING)
         total, before = sum(file.size for file in order.files), 0
         operations.moved(key, bytes_total=total, files_total=len(order.files))
         for index, file in enumerate(order.files, start=1):
@@ -215,6 +223,7 @@ class OperationRun:
         return self._process
 
     def _fail(self, error: OperationError) -> None:
+        self._times.end("failed")
         self._parts.operations.fail(self._key, error)
 
     def _end_unless_ready(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import click
 
+from localai import shared_counts
 from localai.cli import migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
@@ -78,6 +79,7 @@ def warn(settings: Settings) -> None:
 
 def _start(supervisor: Supervisor, settings: Settings, folder: StateFolder, *, to_files: bool) -> None:
     supervisor.call(lambda: migrations.upgrade_when_reachable(settings.database_url, say))
+    shared_counts.wipe(shared_counts.folder_of(settings))
     supervisor.start(
         [
             processes.web(settings, folder, to_files=to_files),

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from localai import shared_counts
 from localai.cli import migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
@@ -106,6 +107,7 @@ def _start_ours(supervisor: Supervisor, settings: Settings, folder: StateFolder,
     admin_key(folder, settings.api_key[0])
     supervisor.call(lambda: migrations.upgrade(settings.database_url))
     _write_default_models(settings, folder)
+    shared_counts.wipe(shared_counts.folder_of(settings))
     supervisor.start(
         [
             processes.web(settings, folder, to_files=True),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from localai.bus.ports import Events
 from localai.bus.subjects import ROUTING_CHANGED, job_progress, job_result
+from localai.jobs.counts import count_move
 from localai.jobs.event_rules import (
     Command,
     Event,
@@ -28,7 +29,8 @@ class Announcer:
         self._wakeups, self._events = wakeups, events
 
     def moved(self, event: type[Event], job: Job) -> None:
-        """Tell what follows from a move that a store accepted; ``job`` is the row after it."""
+        """Count a move that a store accepted, and tell what follows from it; ``job`` is the row after it."""
+        count_move(event, job)
         self.tell(commands(event, job))
 
     def tell(self, wanted: Iterable[Command]) -> None:

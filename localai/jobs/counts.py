@@ -34,9 +34,9 @@ def count_move(event: type[Event], job: Job) -> None:
         _count_end(job)
 
 
-def count_fenced(move: str) -> None:
+def count_fenced(move: type[Event]) -> None:
     """A write touched no row."""
-    metrics.FENCED_WRITES.labels(move).inc()
+    metrics.FENCED_WRITES.labels(move.__name__.lower()).inc()
 
 
 def _count_end(job: Job) -> None:

@@ -6,6 +6,7 @@ from localai import logs
 from localai.errors import LocalAIError, NotFound, Replaced
 from localai.ids import JobId, NodeId, is_uuid
 from localai.jobs.announce import Announcer
+from localai.jobs.counts import count_fenced
 from localai.jobs.event_rules import Claim, TellRouting
 from localai.jobs.kinds import REPLICA_CLEANUP
 from localai.jobs.operation_rules import OperationAnswer, Order, ProcessReport, Report, ReportAnswer
@@ -45,6 +46,7 @@ class OperationService:
         if not result.current_incarnation:
             raise Replaced("a newer life of this node's agent is registered", node_id=node_id)
         if not result.granted or result.job is None:
+            count_fenced(Claim)
             raise WorkerMustDrop(result.job.state.value if result.job else "unknown")
         self._announcer.moved(Claim, result.job)
         return Order.from_json(result.job.args["order"]).for_node(node_id)

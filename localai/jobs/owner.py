@@ -9,6 +9,7 @@ from localai import logs
 from localai.errors import Replaced
 from localai.ids import JobId, OwnerId
 from localai.jobs.announce import Announcer
+from localai.jobs.counts import count_fenced
 from localai.jobs.event_rules import Event, Fail, FinishWork, Progress, Take
 from localai.jobs.job import Job, State
 from localai.jobs.leases import LeaseBook
@@ -28,7 +29,10 @@ class Owner:
         """Become the owner of a queued job; None where somebody else was faster."""
         sent_at = self.leases.now()
         taken = self._moves.take(job.id, job.generation, self.id)
-        if taken is None or not self.leases.hold(taken.id, taken.generation, sent_at):
+        if taken is None:
+            count_fenced(Take)
+            return None
+        if not self.leases.hold(taken.id, taken.generation, sent_at):
             return None
         self._announcer.moved(Take, taken)
         return taken
@@ -55,6 +59,7 @@ class Owner:
             raise Replaced(job_id=job.id)
         moved = move()
         if moved is None:
+            count_fenced(event)
             self.leases.drop(job.id)
             raise Replaced(job_id=job.id)
         if not moved.live:

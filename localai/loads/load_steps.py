@@ -8,6 +8,7 @@ from typing import Any
 from localai import logs
 from localai.errors import BadInput, ModelNotFound, OperationFailed
 from localai.jobs.announce import Announcer
+from localai.jobs.counts import count_fenced
 from localai.jobs.event_rules import Finish, Place, TellRouting
 from localai.jobs.job import Job, State, Windows, after
 from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD
@@ -104,6 +105,7 @@ class LoadSteps:
             case NotPlaced.SLOT_TAKEN:
                 self._wait_or_fail(job, f"replica {job.slot} of {job.subject} is still being stopped")
             case NotPlaced.REPLACED:
+                count_fenced(Place)
                 self._owner.let_go(job.id)
             case Job():
                 log.info("placed", extra=logs.fields(node_id=placed.node_id, op_generation=placed.op_generation))
@@ -169,6 +171,7 @@ class LoadSteps:
             case NotFinished.OTHER_INCARNATION:
                 self._owner.fail(job, Cause.WORKER_RESTARTED, "the worker restarted before it served", ended=True)
             case NotFinished.REPLACED:
+                count_fenced(Finish)
                 self._owner.let_go(job.id)
             case Job():
                 self._owner.leases.done(job.id)

@@ -10,6 +10,7 @@ from typing import Any
 from flask import Flask
 from flask.testing import FlaskClient
 
+from localai import metrics
 from localai.bus.memory import MemoryBus
 from localai.errors import NotFound
 from localai.loads.waiters import Waiters
@@ -96,14 +97,16 @@ class WebBench:
             table=self.table,
             serving=Serving(self.table, self.feed, self.waiters, self.inference, self.retired),
             loads=replaced.pop("loads", self.loads),
-            jobs=replaced.pop("jobs", None),
             unloads=replaced.pop("unloads", None),
+            jobs=replaced.pop("jobs", None),
             operations=replaced.pop("operations", None),
             nodes=self.nodes,  # type: ignore[arg-type]
             replicas=replaced.pop("replicas", None),
             events=self.bus,
             models_folder=self.models,
             digests=replaced.pop("digests", NoDigests()),
+            counts=lambda: metrics.collected(metrics.FRONTEND),
+            gauges=lambda: (),
             start=lambda: None,
             close=lambda: None,
         )

@@ -16,6 +16,7 @@ from typing import BinaryIO, Protocol
 from localai import logs
 from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause, StagedFile
+from localai.metrics import STAGING_BYTES
 from worker_agent.files.digests import DigestCache
 from worker_agent.files.paths import within
 from worker_agent.frontends import FileStream, NoFrontend
@@ -87,6 +88,7 @@ class Fetcher:
                 digest = _hash(file, staged.size, moved, work).hexdigest()
             self._digests.put(target, digest)
         if digest == staged.sha256:
+            STAGING_BYTES.labels("kept").inc(staged.size)
             moved(staged.size)
         return digest == staged.sha256
 
@@ -179,6 +181,7 @@ class Transfer:
                 Cause.DIGEST_MISMATCH,
                 f"{self._staged.path}: more than the promised {self._staged.size} bytes arrived",
             )
+        STAGING_BYTES.labels("received").inc(len(chunk))
         self._file.write(chunk)
         self._sha256.update(chunk)
         self._size += len(chunk)

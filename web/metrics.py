@@ -1,0 +1,73 @@
+"""What is counted of every request, and what a scrape of this frontend gets."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Flask, Response, g, request
+
+from localai import metrics
+from localai.clock import boottime
+from web.access import Access, open_to
+from web.account import CANCELLED, FAILED, OK, Account, open_account
+from web.services import services
+
+blueprint = Blueprint("metrics", __name__)
+
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+
+
+@blueprint.get("/metrics")
+@open_to(Access.ADMIN)
+def show() -> Response:
+    found = services()
+    text = metrics.exposition([*found.counts(), *found.gauges()])
+    return Response(text, content_type=metrics.CONTENT_TYPE)
+
+
+def install(app: Flask) -> None:
+    """Count every request of the app. After `web.request_log`, whose clock reading it uses."""
+
+    def begin() -> None:
+        g.account = open_account()
+
+    def end(response: Response) -> Response:
+        account: Account = g.account
+        if account.model and response.status_code < 400:
+            taken = boottime() - g.started_at
+            metrics.ROUTER_OVERHEAD.observe(max(0.0, taken - account.elsewhere_s))
+            if response.is_streamed:
+                metrics.TIME_TO_FIRST_TOKEN.labels(account.model).observe(taken)
+        ending = _Ending(account, response.status_code)
+        if response.is_streamed:
+            response.call_on_close(ending.count)
+        else:
+            ending.count()
+        return response
+
+    app.before_request(begin)
+    app.after_request(end)
+
+
+class _Ending:
+    """The end of one request, which may come when it is out of its context already."""
+
+    def __init__(self, account: Account, status: int) -> None:
+        self._account, self._status, self._started_at = account, status, g.started_at
+        rule = request.url_rule
+        self._path = "(none)" if rule is None else rule.rule
+        self._method = request.method if request.method in _METHODS else "(other)"
+
+    def count(self) -> None:
+        account, status = self._account, self._status
+        broke = account.outcome == FAILED
+        outcome = "server_error" if broke or status >= 500 else "client_error" if status >= 400 else "ok"
+        metrics.API_CALL.labels(self._method, self._path, outcome).observe(boottime() - self._started_at)
+        if account.model:
+            metrics.REQUESTS.labels(account.model, account.node, account.outcome or _outcome(status)).inc()
+
+
+def _outcome(status: int) -> str:
+    if status < 400:
+        return OK
+    if status >= 500:
+        return FAILED
+    return CANCELLED if status == 499 else "refused"
