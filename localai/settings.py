@@ -439,6 +439,10 @@ class Settings:
         choices=("debug", "info", "warning", "error"),
     )
 
+    no_color: str = _setting(
+        "NO_COLOR", "text", "", "Set to anything: the commands that talk to a server print no colours.", ""
+    )
+
     # Accepted for compatibility
     distributed: bool = _setting(
         "LOCALAI_DISTRIBUTED", "switch", "true", "Accepted; this server is always distributed.", "run up"
@@ -617,7 +621,8 @@ def settings_page() -> str:
     for _, spec in Settings.specs():
         default = f"`{spec.default}`" if spec.default else "(empty)"
         meaning = spec.meaning + (f" One of: {', '.join(spec.choices)}." if spec.choices else "")
-        lines.append(f"| `{spec.variable}` | `{spec.flag}` | {', '.join(spec.commands)} | {default} | {meaning} |")
+        flag = f"`{spec.flag}`" if spec.commands else "(none)"
+        lines.append(f"| `{spec.variable}` | {flag} | {', '.join(spec.commands) or 'all'} | {default} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from localai.cli.chat_stream import Ended, Failed, Piece, read_events
-from localai.cli.client import Client, ServerError, connect, error_text
+from localai.cli.client import Client, ServerError, connect, refused
+from localai.cli.exit_codes import ExitCode
 from localai.cli.load_progress import LoadProgress
 from localai.cli.options import with_settings
 from localai.cli.output import output_option, print_json
@@ -95,10 +96,11 @@ def _ask(client: Client, body: Mapping[str, Any], progress: LoadProgress, limit_
         refusal = client.text_of(response)
         pause_s = retry_pause_s(response.status_code, response.headers.get("Retry-After"), _json(refusal))
         if pause_s is None:
-            raise ServerError(error_text(response.status_code, refusal))
+            raise refused(response.status_code, refusal)
         if time.monotonic() + pause_s > end:
             raise ServerError(
-                f"the model is still loading after {limit_s:.0f} s; `localai jobs list` shows how far it is"
+                f"the model is still loading after {limit_s:.0f} s; `localai jobs list` shows how far it is",
+                code=ExitCode.TIMED_OUT,
             )
         progress.wait(pause_s)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from localai.cli.exit_codes import ExitCode, of_status
 from localai.embedded import env_file
 from localai.embedded.state_folder import StateFolder
 from localai.errors import LocalAIError
@@ -21,7 +22,14 @@ _DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 class ServerError(LocalAIError):
-    """The server cannot be asked, or refused."""
+    """The server cannot be asked, or refused.
+
+    ``passing``: the same question may be answered a moment later, because the server or what it needs is away.
+    """
+
+    def __init__(self, message: str, *, code: ExitCode = ExitCode.FAILED, passing: bool = False) -> None:
+        self.code, self.passing = code, passing
+        super().__init__(message)
 
 
 class Client:
@@ -55,7 +63,7 @@ class Client:
             request = self._http.build_request(method, path, timeout=timeout, **options)
             return self._http.send(request, stream=stream)
         except self._bad_url as error:
-            raise ServerError(f"{self.url!r} is not a usable URL: {error}") from None
+            raise ServerError(f"{self.url!r} is not a usable URL: {error}", code=ExitCode.USAGE) from None
         except self._transport_error as error:
             raise self._unreachable(error) from None
 
@@ -80,7 +88,8 @@ class Client:
 
     def _unreachable(self, error: Exception) -> ServerError:
         hint = "is it running? `localai up` starts one here, --url or LOCALAI_URL names another"
-        return ServerError(f"no answer from {self.url} ({str(error) or type(error).__name__}): {hint}")
+        text = f"no answer from {self.url} ({str(error) or type(error).__name__}): {hint}"
+        return ServerError(text, code=ExitCode.NOT_REACHABLE, passing=True)
 
 
 def connect(settings: Settings) -> Client:
@@ -111,7 +120,12 @@ def body_of(response: httpx2.Response) -> Any:
             return response.json()
         except ValueError:
             raise ServerError(f"{response.url} did not answer with JSON: is this a localai server?") from None
-    raise ServerError(error_text(response.status_code, response.text))
+    raise refused(response.status_code, response.text)
+
+
+def refused(status: int, body: str) -> ServerError:
+    """What a refused request means for the command."""
+    return ServerError(error_text(status, body), code=of_status(status), passing=status >= 500)
 
 
 def error_text(status: int, body: str) -> str:

@@ -9,8 +9,9 @@ from urllib.parse import quote
 import click
 
 from localai.cli.client import connect
+from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
-from localai.cli.output import cell, details, output_option, print_json, size, table
+from localai.cli.output import cell, details, output_option, print_json, size, state_style, table
 from localai.settings import Settings
 
 _FIELDS = (
@@ -70,6 +71,7 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
                 "CREATED": lambda job: job.get("created_at"),
                 "ERROR": lambda job: job.get("error") or job.get("error_cause"),
             },
+            {"STATE": state_style},
         )
     )
     if answer.get("next"):
@@ -95,6 +97,19 @@ def show_job(settings: Settings, job_id: str, output: str) -> None:
     click.echo("\nevents")
     for event in job.get("events") or ():
         click.echo("  " + _event(event))
+
+
+@command.command("watch")
+@click.argument("job_id", metavar="ID")
+@timeout_option
+@output_option
+@with_settings("client")
+def watch_job(settings: Settings, job_id: str, timeout: float | None, output: str) -> None:
+    """Wait for the end of one job, and show how far it is.
+
+    The exit code says how it ended. With -o json the ended job is printed as `jobs show` prints it.
+    """
+    finish(follow(connect(settings), job_id, timeout), output)
 
 
 def progress(job: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from urllib.parse import quote
 
 from localai.cli.client import Client, ServerError, body_of
+from localai.cli.line import Line, on_terminal
 from localai.cli.output import size
 
 #: How often the load is looked at. The first look waits as long: a warm model answers before it.
@@ -23,8 +24,7 @@ class LoadProgress:
     def __init__(self, client: Client, model: str, stream: TextIO | None = None) -> None:
         self._client = client
         self._path = f"/api/models/{quote(model, safe='')}/load-status"
-        self._stream = sys.stderr if stream is None else stream
-        self._line = Line(self._stream, changing=self._stream.isatty())
+        self._line = Line(stream or sys.stderr, changing=on_terminal() if stream is None else stream.isatty())
         self._finished = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="load-progress", daemon=True)
 
@@ -60,38 +60,6 @@ class LoadProgress:
     def _show(self, status: Any) -> None:
         if isinstance(status, Mapping):
             self._line.show(str(status.get("state")), describe(status))
-
-
-class Line:
-    """One line that is written over on a terminal; elsewhere one line for each new ``key``. For several threads."""
-
-    def __init__(self, stream: TextIO, *, changing: bool) -> None:
-        self._stream, self._changing = stream, changing
-        self._lock = threading.Lock()
-        self._key = ""
-        self._width = 0
-        self._closed = False
-
-    def show(self, key: str, text: str) -> None:
-        """Replace what the line says; nothing after `close`."""
-        with self._lock:
-            if self._closed:
-                return
-            if self._changing:
-                self._stream.write("\r" + text.ljust(self._width))
-                self._width = len(text)
-            elif key != self._key:
-                self._stream.write(text + "\n")
-            self._key = key
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Take the line away, so that other text can stand there."""
-        with self._lock:
-            self._closed = True
-            if self._width:
-                self._stream.write("\r" + " " * self._width + "\r")
-                self._stream.flush()
 
 
 def describe(status: Mapping[str, Any]) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from localai.cli.exit_codes import ExitCode
 from localai.cli.say import say
-from localai.errors import LocalAIError
+from localai.errors import BadSetting, LocalAIError
 
 #: Each command's module holds it as ``command`` and is imported when it is used.
 COMMANDS: Mapping[str, str] = {
@@ -18,8 +19,10 @@ COMMANDS: Mapping[str, str] = {
     "run": "localai.cli.run",
     "worker": "localai.cli.worker",
     "chat": "localai.cli.chat",
+    "models": "localai.cli.models",
     "jobs": "localai.cli.jobs",
     "nodes": "localai.cli.nodes",
+    "logs": "localai.cli.backend_logs",
     "db": "localai.cli.db",
     "version": "localai.cli.version",
 }
@@ -61,11 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except LocalAIError as error:
         say(error.message)
-        sys.exit(1)
+        sys.exit(_code_of(error))
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # Who read our output has left. The interpreter's own flush at exit must not complain about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(ExitCode.FAILED)
+    sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+
+
+def _code_of(error: LocalAIError) -> ExitCode:
+    if isinstance(error, BadSetting):
+        return ExitCode.USAGE
+    code = getattr(error, "code", ExitCode.FAILED)
+    return code if isinstance(code, ExitCode) else ExitCode.FAILED

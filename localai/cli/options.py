@@ -111,8 +111,10 @@ def with_settings(command: str) -> Callable[[Callable[..., Any]], Callable[..., 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def run(**values: Any) -> Any:
-            flags = {name: values.pop(name) for name, _ in table}
-            return function(load(flags), **values)
+            settings = load({name: values.pop(name) for name, _ in table})
+            if settings.no_color:
+                click.get_current_context().color = False
+            return function(settings, **values)
 
         decorated: Callable[..., Any] = run
         for name, spec in reversed(table):

@@ -26,13 +26,53 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Callable[[Mapping[str, Any]], Any]]) -> str:
-    """Rows as aligned text: ``columns`` maps a heading to what it shows of a row."""
+def print_json_line(value: Any) -> None:
+    """The value on one line, at once: for what comes bit by bit."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Callable[[Mapping[str, Any]], Any]],
+    styles: Mapping[str, Callable[[str], str]] | None = None,
+) -> str:
+    """Rows as aligned text: ``columns`` maps a heading to what it shows of a row, ``styles`` to its colour."""
     lines = [list(columns), *([cell(show(row)) for show in columns.values()] for row in rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    padded = [[text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in lines]
+    for line in padded:
+        line[-1] = line[-1].rstrip()
+    for heading, style in (styles or {}).items():
+        index = list(columns).index(heading)
+        for line in padded[1:]:
+            line[index] = style(line[index])
+    return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
+#: Colours of the words for how something is. They are stripped where the output is no terminal, and with NO_COLOR.
+_COLOURS = {
+    "green": ("succeeded", "loaded", "healthy"),
+    "red": ("failed", "unhealthy", "offline"),
+    "yellow": (
+        "queued",
+        "running",
+        "pending",
+        "installing",
+        "staging",
+        "loading",
+        "unloading",
+        "draining",
+        "cancelled",
+    ),
+}
+_COLOUR_OF = {word: colour for colour, words in _COLOURS.items() for word in words}
+
+
+def state_style(text: str) -> str:
+    """A state in its colour; padding stays plain."""
+    word = text.rstrip()
+    colour = _COLOUR_OF.get(word)
+    return click.style(word, fg=colour) + text[len(word) :] if colour else text
 
 
 def details(row: Mapping[str, Any], names: Sequence[str]) -> str:

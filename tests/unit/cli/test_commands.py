@@ -12,6 +12,7 @@ import pytest
 import localai
 from localai.cli import jobs, main, nodes, output, up
 from localai.cli.client import ServerError, error_text
+from localai.cli.exit_codes import ExitCode
 from localai.embedded.state_folder import StateFolder
 from localai.settings import Settings
 
@@ -56,7 +57,6 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
         (("worker", "--register-to", "frontend:8080"), ("--register-to", "'frontend:8080'", "http://")),
         (("worker", "--register-to", "http://f:1"), ("LOCALAI_BROKER_URL",)),
         (("db", "upgrade"), ("LOCALAI_AUTH_DATABASE_URL",)),
-        (("run", "--job-lease-ttl", "1h"), ("LOCALAI_JOB_LEASE_TTL", "do not fit together")),
     ],
 )
 def test_a_start_that_cannot_work_is_one_line(
@@ -65,6 +65,12 @@ def test_a_start_that_cannot_work_is_one_line(
     code, out, err = run(capsys, *arguments)
     assert (code, out, len(err.splitlines())) == (1, "", 1)
     assert all(word in err for word in words)
+
+
+def test_settings_that_do_not_fit_together_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "run", "--job-lease-ttl", "1h")
+    assert (code, out, len(err.splitlines())) == (ExitCode.USAGE, "", 1)
+    assert "LOCALAI_JOB_LEASE_TTL" in err and "do not fit together" in err
 
 
 @pytest.mark.parametrize("switch", ["--registration-require-auth", "--distributed-require-auth"])

@@ -1,0 +1,95 @@
+"""`localai models`: which models are there, and how is one loaded or unloaded by hand?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from localai.cli.client import Client, connect
+from localai.cli.follow import finish, follow, timeout_option
+from localai.cli.options import with_settings
+from localai.cli.output import output_option, print_json, state_style, table
+from localai.settings import Settings
+
+_wait_option = click.option("--wait", is_flag=True, help="Wait for the end of the job, and show how far it is.")
+
+
+@click.group()
+def command() -> None:
+    """Show models, load one before anybody asks it something, or unload it everywhere."""
+
+
+@command.command("list")
+@output_option
+@with_settings("client")
+def list_models(settings: Settings, output: str) -> None:
+    """List the models of the server with their state."""
+    answer = connect(settings).get("/api/models")
+    if output == "json":
+        print_json(answer)
+        return
+    columns = {
+        "NAME": lambda model: model.get("name"),
+        "STATE": lambda model: "disabled" if model.get("disabled") else model.get("state"),
+        "BACKEND": lambda model: model.get("backend"),
+        "NODES": _nodes,
+        "DESCRIPTION": lambda model: model.get("description"),
+    }
+    click.echo(table(answer["models"], columns, {"STATE": state_style}))
+    for problem in answer.get("problems") or ():
+        click.echo(f"{problem.get('file')} cannot be used: {problem.get('error')}", err=True)
+
+
+@command.command()
+@click.argument("model")
+@_wait_option
+@timeout_option
+@output_option
+@with_settings("client")
+def load(settings: Settings, model: str, wait: bool, timeout: float | None, output: str) -> None:
+    """Load MODEL, as its first request would.
+
+    Without --wait the command ends at once and names the job.
+    """
+    client = connect(settings)
+    answer = client.post("/backend/load", {"model": model})
+    loading = None if answer.get("loaded") else answer.get("job_id")
+    _end(client, answer, loading if wait else None, timeout, output)
+
+
+@command.command()
+@click.argument("model")
+@_wait_option
+@timeout_option
+@output_option
+@with_settings("client")
+def unload(settings: Settings, model: str, wait: bool, timeout: float | None, output: str) -> None:
+    """Unload MODEL on every node, and cancel a load of it.
+
+    Requests under way end by themselves, and the job with the last of them. The next request loads the model again.
+    A model that is not loaded is no error.
+    """
+    client = connect(settings)
+    answer = client.post("/backend/shutdown", {"model": model})
+    _end(client, answer, answer.get("job_id") if wait else None, timeout, output)
+
+
+def _end(client: Client, answer: Mapping[str, Any], job_id: str | None, timeout: float | None, output: str) -> None:
+    """Follow the job where there is one to wait for, else print the answer."""
+    if job_id is not None:
+        finish(follow(client, job_id, timeout), output)
+    elif output == "json":
+        print_json(answer)
+    else:
+        click.echo(str(answer.get("message")))
+        if answer.get("job_id") and not answer.get("loaded"):
+            click.echo(f"job {answer['job_id']}")
+
+
+def _nodes(model: Mapping[str, Any]) -> str:
+    replicas = model.get("replicas") or ()
+    if replicas:
+        return ", ".join(str(replica.get("node")) for replica in replicas)
+    return str((model.get("loading") or {}).get("node") or "")

@@ -1,0 +1,409 @@
+"""What the commands that talk to a server print, wait for and answer to the shell."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import httpx2
+import pytest
+
+from localai.cli import client, follow, line, main, output
+from localai.cli.exit_codes import MEANINGS, ExitCode, of_status
+from localai.cli.job_progress import describe, key_of
+from localai.settings import Settings
+from tests.unit.cli.server import Server
+
+pytestmark = pytest.mark.unit
+
+JOB = "5b2f8a58-0d53-4c2f-9f0c-6c1f5f2b7a11"
+LOAD: dict[str, Any] = {
+    "id": JOB,
+    "kind": "model.load",
+    "subject": "m",
+    "state": "running",
+    "phase": "staging",
+    "node_name": "gpu-1",
+    "bytes_done": 256,
+    "bytes_total": 1024,
+    "files_total": 1,
+    "progress_rate": 128.0,
+    "created_at": "2026-01-01T00:00:00Z",
+    "finished_at": None,
+    "children": [],
+}
+DONE = {**LOAD, "state": "succeeded", "finished_at": "2026-01-01T00:00:12.500000Z"}
+FAILED = {**LOAD, "state": "failed", "error": "the disk is full", "finished_at": "2026-01-01T00:00:01Z"}
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    for _, spec in Settings.specs():
+        for name in (spec.variable, *spec.aliases):
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LOCALAI_STATE_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Answers in place of the network; waits take no time."""
+    server = Server()
+    made: list[client.Client] = []
+
+    def connect(settings: Settings) -> client.Client:
+        found = client.Client("http://server:8080", "key")
+        found._http = httpx2.Client(base_url="http://server:8080", transport=httpx2.MockTransport(server.handle))
+        made.append(found)
+        return found
+
+    for module in ("models", "jobs", "nodes", "backend_logs"):
+        monkeypatch.setattr(f"localai.cli.{module}.connect", connect)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    yield server
+    for one in made:
+        one._http.close()
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main.main(arguments)
+        shown = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, shown.out, shown.err
+
+    return run
+
+
+# Exit codes
+
+
+def test_every_exit_code_is_explained() -> None:
+    assert set(MEANINGS) == set(ExitCode)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, 2), (401, 6), (403, 6), (404, 4), (409, 1), (413, 2), (500, 1), (502, 3), (503, 1), (504, 3)],
+)
+def test_a_refusal_has_its_exit_code(server: Server, run: Run, status: int, code: int) -> None:
+    assert of_status(status) == code
+    server.on("/api/models", (status, {"error": {"message": "no"}}))
+    found, out, err = run("models", "list")
+    assert (found, out) == (code, "") and err.startswith("localai: no")
+
+
+def test_a_server_that_does_not_answer_is_three_and_one_line(server: Server, run: Run) -> None:
+    server.on("/api/models", (0, httpx2.ConnectError))
+    code, out, err = run("models", "list")
+    assert (code, out, len(err.splitlines())) == (3, "", 1)
+    assert "no answer from http://server:8080" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("models", "load"),
+        ("models", "load", "m", "--timeout", "soon"),
+        ("models", "load", "m", "-o", "yaml"),
+        ("jobs", "watch"),
+        ("nodes", "show"),
+        ("logs",),
+        ("logs", "m", "-n", "-1"),
+        ("logs", "m", "-n", "many"),
+        ("nonsense",),
+    ],
+)
+def test_a_command_line_that_cannot_be_used_is_two_and_asks_nobody(
+    server: Server, run: Run, arguments: tuple[str, ...]
+) -> None:
+    code, out, _ = run(*arguments)
+    assert (code, out, server.asked) == (2, "", [])
+
+
+# Models
+
+
+def test_models_are_listed_with_their_state_and_where_they_are(server: Server, run: Run) -> None:
+    models = [
+        {"name": "a", "state": "loaded", "backend": "fault", "replicas": [{"node": "one"}, {"node": "two"}]},
+        {"name": "b", "state": "staging", "backend": "fault", "replicas": [], "loading": {"node": "one"}},
+        {"name": "c", "state": "unloaded", "backend": "fault", "disabled": True},
+    ]
+    server.on("/api/models", {"models": models, "problems": [{"file": "d.yaml", "error": "not YAML"}]})
+    code, out, err = run("models", "list")
+    assert code == 0
+    assert [text.split() for text in out.splitlines()] == [
+        ["NAME", "STATE", "BACKEND", "NODES", "DESCRIPTION"],
+        ["a", "loaded", "fault", "one,", "two", "-"],
+        ["b", "staging", "fault", "one", "-"],
+        ["c", "disabled", "fault", "-", "-"],
+    ]
+    assert err == "d.yaml cannot be used: not YAML\n"
+    assert json.loads(run("models", "list", "-o", "json")[1])["models"] == models
+
+
+def test_a_load_names_its_job_and_ends_at_once(server: Server, run: Run) -> None:
+    server.on("/backend/load", (202, {"loaded": [], "message": "model m is waiting for a node", "job_id": JOB}))
+    assert run("models", "load", "m") == (0, f"model m is waiting for a node\njob {JOB}\n", "")
+    assert server.asked == [("POST", "/backend/load", {"model": "m"})]
+
+
+def test_a_load_that_is_waited_for_shows_each_phase_and_how_it_ended(server: Server, run: Run) -> None:
+    server.on("/backend/load", (202, {"loaded": [], "message": "", "job_id": JOB}))
+    loading = {**LOAD, "phase": "loading", "bytes_done": 1024, "bytes_total": 0}
+    server.on(f"/api/jobs/{JOB}", LOAD, {**LOAD, "bytes_done": 512}, loading, DONE)
+    code, out, err = run("models", "load", "m", "--wait")
+    assert (code, out) == (0, "model.load m succeeded on gpu-1 in 12.5 s\n")
+    assert err.splitlines() == ["m staging on gpu-1   25 % of 1.0 KiB", "m loading on gpu-1"]
+
+
+def test_a_model_that_is_loaded_is_not_waited_for(server: Server, run: Run) -> None:
+    server.on("/backend/load", {"loaded": ["m"], "message": "model m is loaded", "job_id": JOB})
+    assert run("models", "load", "m", "--wait") == (0, "model m is loaded\n", "")
+
+
+def test_a_load_that_fails_is_one_with_its_cause(server: Server, run: Run) -> None:
+    server.on("/backend/load", (202, {"loaded": [], "message": "", "job_id": JOB}))
+    server.on(f"/api/jobs/{JOB}", FAILED)
+    code, out, err = run("models", "load", "m", "--wait")
+    assert (code, out) == (1, "")
+    assert err == f"localai: model.load m failed: the disk is full; `localai jobs show {JOB}` tells more\n"
+    code, out, _ = run("models", "load", "m", "--wait", "-o", "json")
+    assert (code, json.loads(out)["state"]) == (1, "failed")
+
+
+def test_a_held_model_says_why(server: Server, run: Run) -> None:
+    refusal = {"error": {"message": "the load of model m failed: no room", "code": "model_load_failed"}}
+    server.on("/backend/load", (503, refusal))
+    assert run("models", "load", "m", "--wait") == (1, "", "localai: the load of model m failed: no room\n")
+
+
+def test_an_unload_is_waited_for_and_says_what_it_waits_for(server: Server, run: Run) -> None:
+    unload = {**LOAD, "kind": "model.unload", "node_name": None, "bytes_total": 0, "phase": "pending"}
+    server.on("/backend/shutdown", (202, {"message": "model m is being unloaded", "job_id": JOB}))
+    server.on(
+        f"/api/jobs/{JOB}",
+        {**unload, "message": "1 request in flight on gpu-1"},
+        {**unload, "message": "being stopped on gpu-1"},
+        {**unload, "state": "succeeded", "finished_at": "2026-01-01T00:00:02Z"},
+    )
+    code, out, err = run("models", "unload", "m", "--wait")
+    assert (code, out) == (0, "model.unload m succeeded in 2.0 s\n")
+    assert err.splitlines() == ["m 1 request in flight on gpu-1", "m being stopped on gpu-1"]
+
+
+def test_nothing_to_unload_is_done(server: Server, run: Run) -> None:
+    server.on("/backend/shutdown", {"message": "model m is not loaded", "job_id": None})
+    assert run("models", "unload", "m", "--wait") == (0, "model m is not loaded\n", "")
+    code, out, _ = run("models", "unload", "m", "-o", "json")
+    assert (code, json.loads(out)["job_id"]) == (0, None)
+
+
+# Watching
+
+
+def test_a_watched_job_that_takes_too_long_is_five_and_goes_on(server: Server, run: Run) -> None:
+    server.on(f"/api/jobs/{JOB}", LOAD)
+    code, out, err = run("jobs", "watch", JOB, "--timeout", "1ms")
+    assert (code, out) == (5, "")
+    assert "the job goes on" in err and f"localai jobs watch {JOB}" in err
+
+
+def test_a_server_that_is_started_again_meanwhile_is_asked_again(server: Server, run: Run) -> None:
+    away = (0, httpx2.ConnectError)
+    server.on(f"/api/jobs/{JOB}", LOAD, away, (503, {"error": {"message": "starting"}}), DONE)
+    code, _, err = run("jobs", "watch", JOB)
+    assert code == 0
+    assert "the server does not answer; asking again" in err
+
+
+def test_a_server_that_stays_away_is_not_asked_for_ever() -> None:
+    server, now = Server(), [0.0]
+    server.on(f"/api/jobs/{JOB}", (0, httpx2.ConnectError))
+    asking = client.Client("http://server", "key")
+    asking._http = httpx2.Client(base_url="http://server", transport=httpx2.MockTransport(server.handle))
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(client.ServerError) as raised:
+        follow.follow(asking, JOB, None, pause=pause, clock=lambda: now[0])
+    assert raised.value.code is ExitCode.NOT_REACHABLE
+    assert 60 < now[0] < 62
+    asking._http.close()
+
+
+@pytest.mark.parametrize("job_id", ["not-an-id", "../models", "a/b"])
+def test_a_job_that_is_not_there_is_four(server: Server, run: Run, job_id: str) -> None:
+    code, out, _ = run("jobs", "watch", job_id)
+    assert (code, out) == (4, "")
+    assert all(path.startswith("/api/jobs/") for _, path, _ in server.asked)
+
+
+def test_a_watched_job_is_printed_as_json(server: Server, run: Run) -> None:
+    server.on(f"/api/jobs/{JOB}", LOAD, DONE)
+    code, out, _ = run("jobs", "watch", JOB, "-o", "json")
+    assert (code, json.loads(out)) == (0, DONE)
+
+
+# The line
+
+
+def test_a_bar_has_bytes_rate_and_the_rest() -> None:
+    text = "m staging on gpu-1  [######------------------]   25 % of 1.0 KiB  128 B/s  6 s left"
+    assert describe(LOAD, bar=True) == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"state": "queued", "node_name": None, "bytes_total": 0}, "m queued"),
+        ({"phase": "loading", "bytes_total": 0}, "m loading on gpu-1"),
+        ({"bytes_done": 2048}, "m staging on gpu-1  100 % of 1.0 KiB"),
+        ({"files_total": 3, "file_index": 2}, "m staging on gpu-1   25 % of 1.0 KiB  file 2 of 3"),
+        ({"bytes_done": None}, "m staging on gpu-1"),
+        ({"progress_rate": None, "bytes_done": 0}, "m staging on gpu-1    0 % of 1.0 KiB"),
+    ],
+)
+def test_a_line_says_what_is_known(changes: dict[str, Any], text: str) -> None:
+    assert describe({**LOAD, **changes}, bar=False) == text
+
+
+def test_the_fetch_of_a_load_is_shown_as_the_loads_own() -> None:
+    child = {
+        "id": "c",
+        "kind": "model.install",
+        "state": "running",
+        "bytes_done": 1,
+        "bytes_total": 2,
+        "phase": "pending",
+    }
+    job = {**LOAD, "phase": "pending", "node_name": None, "bytes_total": 0, "children": [child]}
+    assert describe(job, bar=False) == "m is being fetched   50 % of 2 B"
+    assert key_of(job) != key_of({**job, "children": []})
+
+
+def test_progress_alone_is_no_news_where_lines_are_written() -> None:
+    assert key_of(LOAD) == key_of({**LOAD, "bytes_done": 1000, "progress_rate": 1.0})
+
+
+def test_a_line_longer_than_the_terminal_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    stream = io.StringIO()
+    line.Line(stream, changing=True).show("k", "x" * 200)
+    assert len(stream.getvalue()) <= 30
+
+
+# Nodes
+
+
+def test_a_node_is_shown_by_name_or_id_with_its_replicas(server: Server, run: Run) -> None:
+    node = {
+        "id": "n1",
+        "name": "gpu-1",
+        "status": "healthy",
+        "total_ram": 2**34,
+        "available_ram": 2**33,
+        "labels": {"a": "b"},
+    }
+    replica = {"model_name": "m", "replica_index": 0, "state": "loaded", "backend_type": "fault"}
+    server.on("/api/nodes", [node])
+    server.on("/api/nodes/n1/models", [replica])
+    for name in ("gpu-1", "n1"):
+        code, out, _ = run("nodes", "show", name)
+        assert code == 0
+        assert "8.0 GiB free of 16.0 GiB" in out and "a=b" in out
+        assert out.splitlines()[-1].split()[:4] == ["m", "0", "loaded", "fault"]
+    assert json.loads(run("nodes", "show", "gpu-1", "-o", "json")[1]) == {**node, "models": [replica]}
+    code, _, err = run("nodes", "show", "gpu-2")
+    assert code == 4 and "registered: gpu-1" in err
+
+
+# Logs
+
+
+def page(*lines: str, cursor: str = "c1", slot: int = 0) -> dict[str, Any]:
+    return {"model": "m", "logs": [{"slot": slot, "stream": "stderr", "lines": list(lines)}], "cursor": cursor}
+
+
+def loads(*nodes: str) -> dict[str, Any]:
+    return {"jobs": [{"node_id": f"id-{node}", "node_name": node} for node in nodes], "next": None}
+
+
+def test_logs_are_read_from_the_nodes_that_loaded_the_model(server: Server, run: Run) -> None:
+    server.on("/api/jobs", loads("one", "one"))
+    server.on("/api/nodes/id-one/backend-logs/m", page("first", "second"))
+    assert run("logs", "m") == (0, "first\nsecond\n", "")
+    body = json.loads(run("logs", "m", "-o", "json")[1])
+    assert body == {"model": "m", "nodes": [{"node": "one", "logs": page("first", "second")["logs"]}]}
+
+
+def test_lines_of_several_nodes_say_whose_they_are_and_a_node_that_fails_is_named(server: Server, run: Run) -> None:
+    server.on("/api/jobs", loads("one", "two", "three", "four"))
+    server.on("/api/nodes/id-one/backend-logs/m", page("a"))
+    server.on("/api/nodes/id-two/backend-logs/m", page("b"))
+    server.on("/api/nodes/id-four/backend-logs/m", (502, {"error": {"message": "four is silent"}}))
+    assert run("logs", "m") == (0, "[one#0] a\n[two#0] b\n", "localai: four is silent\n")
+
+
+def test_a_model_nobody_loaded_and_a_worker_that_does_not_answer_have_their_codes(server: Server, run: Run) -> None:
+    server.on("/api/jobs", loads())
+    code, out, err = run("logs", "m")
+    assert (code, out) == (4, "") and "--node NAME" in err
+    server.on("/api/jobs", loads("one"))
+    server.on("/api/nodes/id-one/backend-logs/m", (502, {"error": {"message": "one is silent"}}))
+    assert run("logs", "m") == (3, "", "localai: one is silent\n")
+
+
+def test_followed_logs_go_on_where_they_ended_until_interrupted(
+    server: Server, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    def answer(query: Any) -> tuple[int, Any]:
+        asked.append(query.get("after"))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return 200, page(f"line {len(asked)}", cursor=f"c{len(asked)}")
+
+    server.on("/api/jobs", loads("one"))
+    server.answers["/api/nodes/id-one/backend-logs/m"] = answer
+    code, out, _ = run("logs", "m", "-f")
+    assert (code, out) == (130, "[one#0] line 1\n[one#0] line 2\n")
+    assert asked == [None, "c1", "c2"]
+
+
+def test_one_node_is_asked_by_name_also_without_a_load(server: Server, run: Run) -> None:
+    server.on("/api/nodes", [{"id": "id-one", "name": "one"}])
+    server.on("/api/nodes/id-one/backend-logs/m", page("x"))
+    assert run("logs", "m", "--node", "one")[:2] == (0, "x\n")
+    assert run("logs", "m", "--node", "two")[0] == 4
+
+
+# Colours
+
+
+def test_states_are_coloured_and_columns_stay_aligned() -> None:
+    rows = [{"s": "succeeded", "n": 1}, {"s": "odd", "n": 2}]
+    text = output.table(rows, {"STATE": lambda row: row["s"], "N": lambda row: row["n"]}, {"STATE": output.state_style})
+    assert text.splitlines()[1] == "\x1b[32msucceeded\x1b[0m  1"
+    assert [click.unstyle(found) for found in text.splitlines()] == ["STATE      N", "succeeded  1", "odd        2"]
+
+
+@pytest.mark.parametrize("value", ["1", "yes", "anything"])
+def test_no_color_takes_the_colours_away_even_on_a_terminal(
+    server: Server, run: Run, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    server.on("/api/models", {"models": [{"name": "a", "state": "loaded"}]})
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda stream, color: not (color is None or color))
+    assert "\x1b[" in run("models", "list")[1]
+    monkeypatch.setenv("NO_COLOR", value)
+    assert "\x1b[" not in run("models", "list")[1]
