@@ -180,7 +180,7 @@ def lapse_cause(job: Job) -> tuple[str, str]:
 
 def lapse(job: Job, event: Lapse, now: datetime, windows: Windows) -> Job:
     cause, error = lapse_cause(job)
-    return _end(job, State.FAILED, now, windows, cause=cause, error=error)
+    return replace(_end(job, State.FAILED, now, windows, cause=cause, error=error), error_detail=job.op_error)
 
 
 def requeue(job: Job, event: Requeue, now: datetime, windows: Windows) -> Job:

@@ -52,7 +52,7 @@ OWNERS = (OwnerId("control-a"), OwnerId("control-b"))
 APART = timedelta(seconds=20)
 TIMES = [field.name for field in fields(Job) if "datetime" in str(field.type) and field.name != "read_at"]
 #: Written by what no move is about.
-APART_FROM_MOVES = {"read_at", "node_name", "error_detail"}
+APART_FROM_MOVES = {"read_at", "node_name"}
 
 
 class Machine:
@@ -143,8 +143,16 @@ class Machine:
 
     def _Lapse(self, event: Lapse, job: Job) -> Any:
         cause, error = rules.effect_rules.lapse_cause(job)
-        fence = {"generation": event.generation}
-        return self._end(Ending(move=Lapse, guard="lapse", to=State.FAILED, cause=cause, error=error, fence=fence))
+        ending = Ending(
+            move=Lapse,
+            guard="lapse",
+            to=State.FAILED,
+            cause=cause,
+            error=error,
+            detail=job.op_error,
+            fence={"generation": event.generation},
+        )
+        return self._end(ending)
 
     def _Cancel(self, event: Cancel, job: Job) -> Any:
         return self.world.jobs.cancel(self.id, "test")

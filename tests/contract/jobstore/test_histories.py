@@ -1,0 +1,51 @@
+"""Random histories give the same answers and the same rows in memory and in PostgreSQL.
+
+Without this the simulator would prove another program than the one that runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from localai.jobs import rules
+from tests.contract.jobstore.histories import History, Twins
+from tests.contract.jobstore.stores import MemoryStores, PostgresStores
+
+pytestmark = pytest.mark.contract
+
+HISTORIES, STEPS = 30, 80
+#: Every move that leaves an event; the others are seen in the rows only.
+TOLD = {
+    "requested",
+    "taken",
+    "placed",
+    "resent",
+    "claimed",
+    "operation_ready",
+    "operation_ended",
+    "missing",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "requeued",
+    "stop_confirmed",
+    "stop_sent",
+}
+
+
+def test_random_histories_give_the_same_rows_in_memory_and_in_postgresql(postgres: PostgresStores) -> None:
+    told = Counter[str]()
+    for seed in range(HISTORIES):
+        postgres.empty()
+        memory = MemoryStores()
+        history = History(seed, Twins([memory, postgres]))
+        for _ in range(STEPS):
+            try:
+                history.step()
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed} after {history.trail}: {error}") from None
+        told.update(row.event for row in memory.event_rows())
+    assert set(told) >= TOLD, f"the histories must go everywhere: {told}"
+    assert len(rules.MOVES) == 18, "a new move needs a place in the histories"

@@ -1,0 +1,222 @@
+"""What every store of jobs promises: fences, holds, proofs. Each promise is one that the simulator leans on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from localai.ids import JobId, NodeId, OwnerId, ProcessInstance, new_id
+from localai.jobs.event_rules import Fail
+from localai.jobs.job import Job, State, StopState
+from localai.jobs.kinds import MODEL_INSTALL, REPLICA_CLEANUP
+from localai.jobs.operation_rules import OperationReport, OpState, Phase, ProcessReport, Report
+from localai.jobs.ports import Intake, NewJob
+from localai.loads.ports import NotFinished, NotPlaced, Reservation
+from localai.placement.rules import Placement
+from tests.contract.jobstore.stores import WINDOWS, Stores
+
+pytestmark = pytest.mark.contract
+ME, OTHER = OwnerId("control-me"), OwnerId("control-other")
+
+
+def _taken(stores: Stores, model: str = "m") -> Job:
+    stores.loads.revise(model, "r1")
+    _, job = stores.loads.request(model, "r1")
+    taken = stores.jobs.take(job.id, job.generation, ME)
+    assert taken is not None
+    return taken
+
+
+def _placed(stores: Stores, node: NodeId, model: str = "m") -> Job:
+    job = _taken(stores, model)
+    placed = stores.loads.place(job, ME, lambda _: Placement(node_id=node, node_name="n"), _reservation())
+    assert isinstance(placed, Job), placed
+    return placed
+
+
+def _reservation() -> Reservation:
+    return Reservation(backend="fault", reserved_bytes=7, order={"n": 1})
+
+
+def _claimed(stores: Stores, node: NodeId, incarnation: int, model: str = "m") -> Job:
+    job = _placed(stores, node, model)
+    result = stores.operations.claim(node, incarnation, job.id, job.op_generation or 0, 0)
+    assert result.granted and result.job is not None
+    return result.job
+
+
+def _report(incarnation: int, seq: int, job: Job | None = None, state: OpState = OpState.CLAIMED) -> Report:
+    if job is None:
+        return Report(incarnation=incarnation, seq=seq)
+    ready = state is OpState.READY
+    operation = OperationReport(
+        job_id=job.id,
+        op_generation=job.op_generation or 0,
+        op_state=state,
+        phase=Phase.LOADING,
+        process_instance=_instance(job) if ready else None,
+        address="127.0.0.1:1" if ready else None,
+        identity="m" if ready else None,
+    )
+    process = ProcessReport(
+        process_instance=_instance(job),
+        model=job.subject,
+        slot=job.slot,
+        job_id=job.id,
+        op_generation=job.op_generation or 0,
+        address="127.0.0.1:1",
+        pid=1,
+        ready=ready,
+    )
+    return Report(incarnation=incarnation, seq=seq, operations=(operation,), processes=(process,) if ready else ())
+
+
+def _instance(job: Job) -> str:
+    return job.id  # any uuid will do
+
+
+def test_one_of_many_takers_wins(stores: Stores) -> None:
+    _, job = stores.loads.request("m", "r1")
+    assert stores.jobs.take(job.id, job.generation, ME) is not None
+    assert stores.jobs.take(job.id, job.generation, OTHER) is None
+    assert stores.job(job.id).owner == ME
+
+
+def test_a_second_request_attaches_and_a_held_one_waits(stores: Stores) -> None:
+    job = _taken(stores)
+    assert stores.loads.request("m", "r1")[0] is Intake.LIVE
+    assert stores.jobs.cancel(job.id, "api") is not None
+    assert stores.loads.request("m", "r1")[0] is Intake.HELD
+    stores.let_pass(WINDOWS.report_s + 1)
+    outcome, again = stores.loads.request("m", "r1")
+    assert outcome is Intake.CREATED and again.generation > job.generation
+
+
+def test_a_lapsed_lease_is_never_renewed_and_ends_the_attempt_once(stores: Stores) -> None:
+    job = _taken(stores)
+    assert job.id in stores.jobs.renew(ME, [(job.id, job.generation)]).renewed
+    stores.let_pass(WINDOWS.lease_s + 1)
+    assert stores.jobs.renew(ME, [(job.id, job.generation)]).renewed == frozenset()
+    assert [ended.id for ended in stores.sweeps.lapse(100)] == [job.id]
+    assert stores.sweeps.lapse(100) == []
+    assert [row.event for row in stores.jobs.events(job.id)] == ["requested", "taken", "failed"]
+
+
+def test_work_that_lived_in_its_owner_goes_to_the_next_one_under_a_new_generation(stores: Stores) -> None:
+    _, job = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m"))
+    stores.jobs.take(job.id, job.generation, ME)
+    stores.let_pass(WINDOWS.lease_s + 1)
+    (queued,) = stores.sweeps.lapse(100)
+    assert (queued.state, queued.generation > job.generation) == (State.QUEUED, True)
+    assert stores.jobs.finish(job.id, job.generation, ME) is None
+    assert stores.jobs.take(job.id, job.generation, ME) is None
+
+
+def test_a_slot_whose_stop_is_pending_stays_taken_after_the_hold(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    event = Fail(generation=job.generation, owner=ME, cause="x", error="x", ended=False)
+    failed = stores.jobs.fail(job.id, event)
+    assert failed is not None and failed.stop_state == StopState.PENDING
+    stores.let_pass(WINDOWS.stop_s + 1)
+    _, again = stores.loads.request("m", "r1")
+    assert again.slot == 1
+    taken = stores.jobs.take(again.id, again.generation, ME)
+    assert taken is not None
+    same_slot = replace(taken, slot=0)
+    choose = lambda _: Placement(node_id=node, node_name="n")  # noqa: E731
+    assert stores.loads.place(same_slot, ME, choose, _reservation()) is NotPlaced.SLOT_TAKEN
+    assert stores.job(again.id).op_generation is None, "a placement that failed has left nothing"
+
+
+def test_proof_of_the_end_shortens_the_hold_and_frees_the_slot(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    stores.jobs.cancel(job.id, "api")
+    assert stores.operations.confirm_stop(job.id, job.op_generation or 0, incarnation - 1, "node:x") is None
+    confirmed = stores.operations.confirm_stop(job.id, job.op_generation or 0, incarnation, "node:x")
+    assert confirmed is not None and confirmed.hold_until is not None and confirmed.finished_at is not None
+    assert (confirmed.hold_until - confirmed.finished_at).total_seconds() < WINDOWS.report_s + 5
+    assert stores.replica_rows() == []
+    assert stores.jobs.cancel(job.id, "api") is None, "a repeat touches nothing"
+
+
+def test_a_report_of_the_claiming_life_moves_the_row_and_a_late_one_does_not(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    stores.operations.report(node, _report(incarnation, 2, job, OpState.READY))
+    assert stores.job(job.id).op_state == OpState.READY
+    stores.operations.report(node, _report(incarnation, 1, job, OpState.ENDED))
+    assert stores.job(job.id).op_state == OpState.READY
+    assert stores.operations.report(node, _report(incarnation - 1, 9)).current_incarnation is False
+
+
+def test_three_reports_without_a_claimed_operation_end_it(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    for seq in (1, 2, 3):
+        assert stores.job(job.id).op_state == OpState.CLAIMED
+        stores.operations.report(node, _report(incarnation, seq))
+    assert stores.job(job.id).op_state == OpState.ENDED
+
+
+def test_a_finished_load_is_routable_and_its_process_s_end_takes_the_row(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    stores.operations.report(node, _report(incarnation, 1, job, OpState.READY))
+    version = stores.replicas.routing_version()
+    assert isinstance(stores.loads.finish(stores.job(job.id), ME), Job)
+    assert [row.model for row in stores.replicas.routing_snapshot().replicas] == ["m"]
+    assert stores.replicas.routing_version() == version + 1
+    assert stores.loads.request("m", "r1")[0] is Intake.LOADED
+    stores.operations.report(node, _report(incarnation, 2))
+    assert stores.replica_rows() == []
+
+
+def test_a_load_of_another_revision_or_life_is_not_finished(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    stores.operations.report(node, _report(incarnation, 1, job, OpState.READY))
+    ready = stores.job(job.id)
+    stores.loads.revise("m", "r2")
+    assert stores.loads.finish(ready, ME) is NotFinished.OTHER_REVISION
+    stores.register("n")
+    assert stores.loads.finish(ready, ME) is NotFinished.REPLACED
+    assert stores.job(job.id).error_cause == "worker_restarted"
+
+
+def test_a_new_life_proves_what_older_ones_ran(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    running, doomed = _claimed(stores, node, incarnation, "m"), _claimed(stores, node, incarnation, "other")
+    stores.jobs.cancel(doomed.id, "api")
+    stores.register("n")
+    assert stores.job(running.id).error_cause == "worker_restarted"
+    assert stores.job(doomed.id).stop_state == StopState.CONFIRMED
+    assert stores.replica_rows() == []
+    assert not stores.operations.claim(node, incarnation, running.id, running.op_generation or 0, 0).current_incarnation
+
+
+def test_a_process_nobody_owns_is_named_and_its_cleanup_ends_with_it(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    stores.jobs.cancel(job.id, "api")
+    stores.operations.confirm_stop(job.id, job.op_generation or 0, incarnation, "node:x")
+    (orphan,) = stores.operations.report(node, _report(incarnation, 1, job, OpState.READY)).findings.orphans
+    new = NewJob(kind=REPLICA_CLEANUP, subject=orphan.process_instance, node_id=node)
+    _, cleanup = stores.jobs.request(new)
+    again = stores.operations.report(node, _report(incarnation, 2, job, OpState.READY)).findings
+    assert (again.orphans, again.stop_processes) == ((), (orphan.process_instance,))
+    stores.operations.report(node, _report(incarnation, 3))
+    assert stores.job(cleanup.id).state == State.SUCCEEDED
+
+
+def test_what_does_not_exist_moves_nothing(stores: Stores) -> None:
+    job_id, node = JobId(new_id()), NodeId(new_id())
+    assert stores.jobs.get(job_id) is None
+    assert stores.jobs.cancel(job_id, "api") is None
+    assert stores.jobs.take(job_id, 1, ME) is None
+    assert not stores.operations.claim(node, 1, job_id, 1, None).granted
+    assert not stores.operations.report(node, _report(1, 1)).node_known
+    assert stores.operations.confirm_stop(job_id, 1, 1, "node:x") is None
+    assert not stores.operations.instance_gone(node, ProcessInstance(new_id()))

@@ -1,0 +1,180 @@
+"""`LoadMoves` and `LoadReads` on rows in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localai.ids import JobId, NodeId, OwnerId, ReplicaId
+from localai.jobs.event_rules import Finish, Place
+from localai.jobs.job import Job
+from localai.jobs.kinds import KINDS, MODEL_INSTALL, MODEL_LOAD, Kinds
+from localai.jobs.ports import Intake, NewJob
+from localai.jobs.rows import EVENT_NAMES
+from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Reservation
+from localai.nodes.rules import Status
+from localai.placement.filters import NodeOffer
+from localai.placement.rules import NoRoom, Placement
+from tests.simulator.memory_jobs import deciding_attempt, insert
+from tests.simulator.tables import Node, Replica, Tables
+
+
+class MemoryLoads:
+    """Loads."""
+
+    def __init__(self, tables: Tables, kinds: Kinds = KINDS) -> None:
+        self._tables, self._kinds = tables, kinds
+
+    # LoadReads
+
+    def current(self, model: str) -> LoadRow | None:
+        return self._with_install(deciding_attempt(self._tables, MODEL_LOAD, model))
+
+    def attempt(self, job_id: JobId) -> LoadRow | None:
+        return self._with_install(self._tables.read(job_id))
+
+    # LoadMoves
+
+    def request(self, model: str, revision: str) -> tuple[Intake, Job]:
+        deciding = deciding_attempt(self._tables, MODEL_LOAD, model)
+        if deciding is not None and deciding.live:
+            return Intake.LIVE, deciding
+        serving = self._serving(model, revision)
+        if serving is not None:
+            return Intake.LOADED, serving
+        if deciding is not None:
+            return Intake.HELD, deciding
+        slot = next(number for number in range(1000) if (model, number) not in self._tables.replicas)
+        new = NewJob(kind=MODEL_LOAD, subject=model, revision=revision, slot=slot)
+        return Intake.CREATED, insert(self._tables, self._kinds, new)
+
+    def place(self, job: Job, owner: OwnerId, choose: Choose, reservation: Reservation) -> Job | NoRoom | NotPlaced:
+        tables = self._tables
+        if tables.subject("model", job.subject).revision != job.revision:
+            return NotPlaced.OTHER_REVISION
+        chosen = choose(self._offers(job.subject))
+        if isinstance(chosen, NoRoom):
+            return chosen
+        return self._place_on(job, owner, chosen, reservation)
+
+    def finish(self, job: Job, owner: OwnerId) -> Job | NotFinished:
+        tables = self._tables
+        revision = tables.subject("model", job.subject).revision
+        node = tables.nodes.get(job.node_id) if job.node_id else None
+        incarnation = node.incarnation if node is not None else None
+        event = Finish(generation=job.generation, owner=owner, revision=revision, incarnation=incarnation)
+        finished = tables.move(job.id, event)
+        if finished is None:
+            return self._why_not(job, owner, revision, incarnation)
+        replica = tables.replica_of(job.id)
+        assert replica is not None, "a placed load has its row"
+        routed = tables.set_replica(
+            replica,
+            state="loaded",
+            address=finished.address,
+            process_instance=finished.process_instance,
+            identity=finished.identity,
+            node_incarnation=finished.node_incarnation,
+        )
+        tables.record(EVENT_NAMES[Finish], finished, owner, {"process_instance": finished.process_instance})
+        tables.seen.routed(routed)
+        tables.raise_version()
+        return finished
+
+    def revise(self, model: str, revision: str) -> bool:
+        subject = self._tables.subject("model", model)
+        if subject.revision != revision:
+            subject.revision, subject.revision_seq = revision, subject.revision_seq + 1
+            self._tables.seen.revised(model, revision)
+        outdated = [
+            replica
+            for replica in self._tables.replicas.values()
+            if replica.model == model and replica.revision != revision and replica.state == "loaded"
+        ]
+        for replica in outdated:
+            self._tables.set_replica(replica, state="unloading")
+        if outdated:
+            self._tables.raise_version()
+        return bool(outdated)
+
+    # Steps of the transactions above
+
+    def _place_on(self, job: Job, owner: OwnerId, chosen: Placement, reservation: Reservation) -> Job | NotPlaced:
+        tables, key = self._tables, (job.subject, job.slot)
+        event = Place(generation=job.generation, owner=owner, node_id=chosen.node_id, order=reservation.order)
+        if key in tables.replicas:
+            return NotPlaced.SLOT_TAKEN if tables.would_move(job.id, event) else NotPlaced.REPLACED
+        placed = tables.move(job.id, event)
+        if placed is None:
+            return NotPlaced.REPLACED
+        assert placed.op_generation is not None and job.revision is not None
+        tables.replicas[key] = Replica(
+            id=ReplicaId(tables.new_id()),
+            model=job.subject,
+            slot=job.slot,
+            node_id=chosen.node_id,
+            job_id=job.id,
+            op_generation=placed.op_generation,
+            backend=reservation.backend,
+            revision=job.revision,
+            state="staging",
+            reserved_bytes=reservation.reserved_bytes,
+            updated_at=tables.now(),
+        )
+        detail = {"node": chosen.node_name, "reserved_bytes": reservation.reserved_bytes}
+        tables.record(EVENT_NAMES[Place], placed, owner, detail)
+        return placed
+
+    def _why_not(self, job: Job, owner: OwnerId, revision: str | None, incarnation: int | None) -> NotFinished:
+        now = self._tables.read(job.id)
+        ours = now is not None and (now.generation, now.owner) == (job.generation, owner)
+        if now is None or not ours or not now.lease_valid(now.read_at):
+            return NotFinished.REPLACED
+        if now.revision != revision:
+            return NotFinished.OTHER_REVISION
+        if now.node_incarnation != incarnation:
+            return NotFinished.OTHER_INCARNATION
+        return NotFinished.REPLACED
+
+    def _serving(self, model: str, revision: str) -> Job | None:
+        for _, replica in sorted(self._tables.replicas.items()):
+            serves = (replica.model, replica.revision, replica.state) == (model, revision, "loaded")
+            if serves and self._tables.nodes[replica.node_id].status is Status.HEALTHY:
+                return self._tables.read(replica.job_id)
+        return None
+
+    def _with_install(self, job: Job | None) -> LoadRow | None:
+        if job is None:
+            return None
+        installs = (
+            self._tables.as_read(other)
+            for other in self._tables.opened()
+            if other.live and (other.kind, other.subject) == (MODEL_INSTALL, job.subject)
+        )
+        return LoadRow(job, next(installs, None) if job.live and job.op_generation is None else None)
+
+    def _offers(self, model: str) -> Sequence[NodeOffer]:
+        nodes = sorted(self._tables.nodes.values(), key=lambda node: node.name)
+        return [self._offer(node, model) for node in nodes]
+
+    def _offer(self, node: Node, model: str) -> NodeOffer:
+        here = [row for row in self._tables.replicas.values() if row.node_id == node.id]
+        beat, figures = node.last_heartbeat, node.figures
+        unseen = [row for row in here if row.state != "loaded" or beat is None or row.updated_at > beat]
+        return NodeOffer(
+            id=NodeId(node.id),
+            name=node.name,
+            status=node.status.value,
+            heartbeat_age_s=None if beat is None else (self._tables.now() - beat).total_seconds(),
+            total_vram=figures.total_vram,
+            available_vram=figures.available_vram,
+            total_ram=figures.total_ram,
+            available_ram=figures.available_ram,
+            total_disk=figures.total_disk,
+            available_disk=figures.available_disk,
+            max_replicas_per_model=node.max_replicas_per_model,
+            replicas=len(here),
+            replicas_of_model=sum(row.model == model and row.state != "unloading" for row in here),
+            unloading=sum(row.state == "unloading" for row in here),
+            reserved_memory=sum(row.reserved_bytes for row in unseen),
+            reserved_disk=sum(row.reserved_bytes for row in here if row.state in ("staging", "loading")),
+        )

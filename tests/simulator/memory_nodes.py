@@ -1,0 +1,168 @@
+"""Rows of nodes and what may be routed to, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+
+from localai.ids import JobId, NodeId, ProcessInstance
+from localai.jobs.job import LIVE, StopState, after
+from localai.jobs.kinds import REPLICA_CLEANUP
+from localai.jobs.ports import Moved
+from localai.nodes.rules import BeatRow, Figures, Registration, Status, status_at_registration
+from localai.nodes.store import RegisteredRow
+from localai.replicas.store import Leftover, RoutingReplica, RoutingSnapshot
+from tests.simulator.tables import Node, Tables
+
+NewLife = Callable[[NodeId, int], Sequence[Moved]]
+
+
+class MemoryNodes:
+    """What `NodeService` asks of its store, as far as agents need it."""
+
+    def __init__(self, tables: Tables, new_life: NewLife) -> None:
+        self._tables, self._new_life = tables, new_life
+
+    def register(self, registration: Registration, credential_hash: str, *, approve: bool) -> RegisteredRow[Moved]:
+        now = self._tables.now()
+        known = next((node for node in self._tables.nodes.values() if node.name == registration.name), None)
+        node = known or Node(id=NodeId(self._tables.new_id()), name=registration.name, created_at=now, status_at=now)
+        node.status, node.approved = status_at_registration(
+            known=known is not None, approved=node.approved, approve=approve
+        )
+        node.incarnation, node.report_seq, node.status_at = node.incarnation + 1, 0, now
+        node.credential_hash, node.last_heartbeat = credential_hash, now
+        node.max_replicas_per_model = max(1, registration.max_replicas_per_model)
+        node.figures = _kept(node.figures, registration.figures)
+        self._tables.nodes[node.id] = node
+        moved = self._new_life(node.id, node.incarnation)
+        self._tables.raise_version()
+        self._tables.seen.registered(node.id, node.incarnation)
+        return RegisteredRow(
+            id=node.id,
+            name=node.name,
+            node_type=registration.node_type.value,
+            status=node.status.value,
+            created_at=node.created_at,
+            incarnation=node.incarnation,
+            moved=moved,
+        )
+
+    def beat_row(self, node_id: NodeId) -> BeatRow | None:
+        node = self._tables.nodes.get(node_id)
+        if node is None:
+            return None
+        return BeatRow(
+            id=node.id,
+            status=node.status,
+            incarnation=node.incarnation,
+            last_heartbeat=node.last_heartbeat,
+            figures=node.figures,
+            now=self._tables.now(),
+        )
+
+    def write_beat(self, node_id: NodeId, incarnation: int, figures: Figures) -> bool:
+        node = self._tables.nodes.get(node_id)
+        if node is None or node.incarnation != incarnation:
+            return False
+        node.last_heartbeat, node.figures = self._tables.now(), _kept(node.figures, figures)
+        return True
+
+    def deregister(self, node_id: NodeId, incarnation: int | None) -> bool:
+        node = self._tables.nodes.get(node_id)
+        if node is None or incarnation not in (None, node.incarnation):
+            return False
+        node.status, node.status_at = Status.OFFLINE, self._tables.now()
+        self._tables.raise_version()
+        return True
+
+    def mark(self, threshold_s: float) -> list[NodeId]:
+        changed = [node for node in self._tables.nodes.values() if self._mark(node, threshold_s)]
+        if changed:
+            self._tables.raise_version()
+        return [node.id for node in changed]
+
+    def _mark(self, node: Node, threshold_s: float) -> bool:
+        now, beat = self._tables.now(), node.last_heartbeat
+        if beat is None:
+            return False
+        silent = after(beat, threshold_s) < now
+        active = node.status in (Status.HEALTHY, Status.UNHEALTHY)
+        returns = node.status in (Status.OFFLINE, Status.UNHEALTHY) and node.approved and beat > node.status_at
+        if active and silent:
+            node.status, node.status_at = Status.OFFLINE, now
+        elif returns and not silent:
+            node.status, node.status_at = Status.HEALTHY, now
+        else:
+            return False
+        return True
+
+
+class MemoryReplicas:
+    """What may be routed to, and what is to be cleaned. No frontend keeps a drain waiting here."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def routing_snapshot(self) -> RoutingSnapshot:
+        tables = self._tables
+        return RoutingSnapshot(
+            version=tables.routing_version,
+            replicas=tuple(
+                RoutingReplica(
+                    replica_id=row.id,
+                    model=row.model,
+                    slot=row.slot,
+                    node_id=row.node_id,
+                    node_name=tables.nodes[row.node_id].name,
+                    address=row.address or "",
+                    process_instance=row.process_instance or "",
+                    identity=row.identity or "",
+                    revision=row.revision,
+                )
+                for _, row in sorted(tables.replicas.items())
+                if row.state == "loaded"
+                and tables.nodes[row.node_id].status is Status.HEALTHY
+                and tables.subject("model", row.model).revision == row.revision
+            ),
+        )
+
+    def routing_version(self) -> int:
+        return self._tables.routing_version
+
+    def to_clean(self, limit: int) -> Sequence[Leftover]:
+        found = []
+        for row in sorted(self._tables.replicas.values(), key=lambda row: row.id):
+            job = self._tables.jobs[row.job_id]
+            if row.state != "unloading" or row.process_instance is None or job.stop_state == StopState.PENDING:
+                continue
+            if self._being_cleaned(row.process_instance):
+                continue
+            found.append(
+                Leftover(
+                    node_id=row.node_id,
+                    model=row.model,
+                    slot=row.slot,
+                    address=row.address,
+                    process_instance=row.process_instance,
+                    job_id=JobId(row.job_id),
+                    op_generation=row.op_generation,
+                    parent_id=None,
+                )
+            )
+        return found[:limit]
+
+    def _being_cleaned(self, instance: ProcessInstance) -> bool:
+        now = self._tables.now()
+        return any(
+            job.kind == REPLICA_CLEANUP
+            and job.subject == instance
+            and (job.state in LIVE or (job.hold_until is not None and job.hold_until > now))
+            for job in self._tables.jobs.values()
+        )
+
+
+def _kept(before: Figures, now: Figures) -> Figures:
+    """A figure that could not be read keeps its last value."""
+    given = {item.name: getattr(now, item.name) for item in fields(Figures)}
+    return replace(before, **{name: value for name, value in given.items() if value is not None})

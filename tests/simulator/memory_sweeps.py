@@ -1,0 +1,98 @@
+"""`SweepMoves` on rows in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from localai.jobs.event_rules import Lapse, Requeue, RetryStop
+from localai.jobs.job import TERMINAL, Job, State, StopState, after
+from localai.jobs.kinds import KINDS, Kind, Kinds, OnLapse
+from localai.jobs.rows import EVENT_NAMES
+from localai.jobs.sweep_store import SWEEP
+from tests.simulator.tables import Tables
+
+
+class MemorySweeps:
+    """What a sweep may do to rows whose time is over."""
+
+    def __init__(self, tables: Tables, kinds: Kinds = KINDS) -> None:
+        self._tables, self._kinds = tables, kinds
+
+    def lapse(self, limit: int) -> Sequence[Job]:
+        moved = []
+        for job in self._lapsed()[:limit]:
+            after_it = self._lapse(job, self._kinds[job.kind])
+            if after_it is not None:
+                moved.append(after_it)
+        return moved
+
+    def due_queued(self, limit: int) -> Sequence[Job]:
+        now, windows = self._tables.now(), self._tables.windows
+        due = [
+            job
+            for job in self._tables.opened()
+            if job.state == State.QUEUED and job.dispatch_expires_at is not None and job.dispatch_expires_at <= now
+        ]
+        due.sort(key=lambda job: job.dispatch_expires_at or now)
+        moved = []
+        for job in due[:limit]:
+            window_s = min((job.dispatch_window_s or windows.dispatch_s) * 2, windows.dispatch_max_s)
+            expires_at = after(now, window_s)
+            doubled = replace(job, dispatch_window_s=window_s, dispatch_expires_at=expires_at, read_at=now)
+            moved.append(self._tables.put(doubled))
+        return moved
+
+    def due_stops(self, limit: int) -> Sequence[Job]:
+        now = self._tables.now()
+        pending = [job for job in self._tables.opened() if job.stop_state == StopState.PENDING]
+        pending.sort(key=lambda job: job.stop_next_at or now)
+        moved: list[Job] = []
+        for job in pending:
+            sent = self._tables.move(job.id, RetryStop()) if len(moved) < limit else None
+            if sent is not None:
+                self._tables.record(EVENT_NAMES[RetryStop], sent, SWEEP, {"attempt": sent.stop_attempts})
+                moved.append(sent)
+        return moved
+
+    def prune(self, older_than_s: float, limit: int) -> int:
+        now, used = self._tables.now(), {replica.job_id for replica in self._tables.replicas.values()}
+        old = [
+            job
+            for job in self._tables.jobs.values()
+            if job.state in TERMINAL
+            and job.finished_at is not None
+            and after(job.finished_at, older_than_s) < now
+            and job.stop_state != StopState.PENDING
+            and job.id not in used
+        ]
+        old.sort(key=lambda job: job.finished_at or now)
+        for job in old[:limit]:
+            del self._tables.jobs[job.id]
+            self._tables.job_events = [row for row in self._tables.job_events if row.job_id != job.id]
+        named = {job.subject for job in self._tables.jobs.values()}
+        for kind, name in list(self._tables.subjects):
+            if kind == "process" and name not in named:
+                del self._tables.subjects[(kind, name)]
+        return len(old[:limit])
+
+    def _lapsed(self) -> list[Job]:
+        now = self._tables.now()
+        found = [
+            job
+            for job in self._tables.opened()
+            if job.state == State.RUNNING and job.lease_expires_at is not None and job.lease_expires_at <= now
+        ]
+        return sorted(found, key=lambda job: job.id)
+
+    def _lapse(self, job: Job, kind: Kind) -> Job | None:
+        spent = kind.max_attempts is not None and job.attempts >= kind.max_attempts
+        if kind.on_lapse == OnLapse.FAIL or spent:
+            return self._tables.end(job.id, Lapse(generation=job.generation), SWEEP)
+        subject = self._tables.subject(kind.subject_kind, job.subject)
+        subject.last_generation += 1
+        event = Requeue(generation=job.generation, new_generation=subject.last_generation)
+        queued = self._tables.move(job.id, event)
+        if queued is not None:
+            self._tables.record(EVENT_NAMES[Requeue], queued, SWEEP, {"lost_owner": job.owner})
+        return queued
