@@ -195,6 +195,7 @@ def test_embeddings_come_from_a_model_loaded_for_them_only(stub: BackendStub, mo
     with pytest.raises(grpc.RpcError) as caught:
         stub.Embedding(pb.PredictOptions(Embeddings="hello"), timeout=LIMIT_S)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "embeddings: true" in caught.value.details()
     assert load(stub, model, Embeddings=True).success
     answer = stub.Embedding(pb.PredictOptions(Embeddings="hello"), timeout=LIMIT_S)
     assert answer.dim == len(answer.embeddings) == tiny_gguf.WIDTH

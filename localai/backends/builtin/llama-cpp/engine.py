@@ -33,6 +33,7 @@ class Engine:
 
     def __init__(self, options: backend_pb2.ModelOptions) -> None:
         """Load. Raises LoadFailed or parameters.BadOption."""
+        self._embeds = options.Embeddings
         self._start(parameters.parameters(options))
         if options.Embeddings and not self._pools():
             # A text model's file names no pooling; averaging is what one vector for a text means there.
@@ -73,6 +74,8 @@ class Engine:
 
     def embed(self, text: str | list[int]) -> tuple[list[float], int]:
         """The vector of a text or of token ids, and how many tokens that were. Raises Refused."""
+        if not self._embeds:
+            raise Refused(501, "the config of this model does not say `embeddings: true`")
         answer = self._server.handle_embeddings({"input": text})
         if "error" in answer:
             raise _refused(answer)
