@@ -10,6 +10,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from localai import logs, wiring
+from localai.bus.ports import Payload
+from localai.bus.subjects import JOB_PROGRESS, job_of
 from localai.db.engine import make_engine
 from localai.embedded.signals import SignalWait
 from localai.errors import LocalAIError
@@ -68,6 +70,7 @@ class Control:
             installs=self._installs,
             elsewhere=stops.run,
         )
+        self._step_later = Later(self._steps).step(self._ownership.stepper.step)
         self._nodes = wiring.node_service(self._rows, settings, self._announcer, self._bus)
         self._keeper = Keeper(self._ownership.owner, settings.job_renew_interval_s)
         self._sweep = SweepThread(self._make_sweep(stops), settings.job_sweep_interval_s)
@@ -83,6 +86,7 @@ class Control:
         self._sweep.start()
         self._ticker.start()
         self._worker = self._start_worker()
+        self._bus.subscribe(JOB_PROGRESS, self._on_progress)
         log.info("control is ready", extra=logs.fields(owner=self.owner_id))
         try:
             while not signals.stop_asked:
@@ -91,8 +95,14 @@ class Control:
         finally:
             self._end()
 
+    def _on_progress(self, subject: str, payload: Payload) -> None:
+        """A job has moved. The queue wakes any one control process, this wakes the one that owns the job."""
+        job_id = job_of(subject)
+        generation = self._ownership.owner.leases.generation_of(job_id)
+        if generation is not None:
+            self._step_later(job_id, generation)
+
     def _make_sweep(self, stops: Later) -> Sweep:
-        steps = Later(self._steps)
         ownership = self._ownership
         return Sweep(
             self._rows.sweeps,
@@ -100,7 +110,7 @@ class Control:
             ownership.owner,
             ownership.stepper,
             self._announcer,
-            step_later=steps.step(ownership.stepper.step),
+            step_later=self._step_later,
             stop_later=stops.stop(ownership.stops.stop_operation),
             also={
                 "silent nodes": self._nodes.mark_stale,

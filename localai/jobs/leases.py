@@ -47,6 +47,12 @@ class LeaseBook:
             lease = self._leases.get(job_id)
             return lease is not None and lease.generation == generation and lease.ends > self._clock()
 
+    def generation_of(self, job_id: JobId) -> int | None:
+        """Under which generation the job is held here; None where it is not."""
+        with self._lock:
+            lease = self._leases.get(job_id)
+            return None if lease is None else lease.generation
+
     def knows(self, job_id: JobId, generation: int) -> bool:
         """Whether the job is held, or was dropped."""
         with self._lock:
