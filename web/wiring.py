@@ -59,7 +59,7 @@ def build_services(settings: Settings | None = None) -> Services:
     )
     retirement = Retirement(units_of(engine), bus)
     configs = wiring.make_configs(settings)
-    watch = ConfigWatch(configs, rows.loads.revise, settings.config_resync_interval_s)
+    watch = ConfigWatch(configs, front.loads.revise, settings.config_resync_interval_s)
 
     counts = SharedCounts(folder_of(settings))
     gauges = Gauges(units_of(engine), lambda node_ids: queue_depths(broker, node_ids))

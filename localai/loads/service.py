@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from localai.errors import NotFound
 from localai.ids import JobId, is_uuid
 from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import WakeControl
+from localai.jobs.event_rules import TellRouting, WakeControl
 from localai.jobs.ports import Intake
 from localai.loads.ports import LoadMoves, LoadReads
 from localai.loads.status_rules import LoadStatus, load_status
@@ -38,6 +38,14 @@ class LoadService:
         if outcome is Intake.CREATED:
             self._announcer.tell((WakeControl(job.id, job.generation),))
         return LoadTicket(job_id=job.id, generation=job.generation, state=outcome.value, status=load_status(job))
+
+    def revise(self, model: str, revision: str) -> None:
+        """Make this the revision of a model: replicas of another get no request any more, and are drained.
+
+        Raises StorageUnavailable.
+        """
+        if self._moves.revise(model, revision):
+            self._announcer.tell((TellRouting(),))
 
     def status(self, model: str) -> LoadStatus | None:
         """The live attempt of a model, or the one that holds it; None where it neither loads nor is held.
