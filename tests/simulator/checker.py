@@ -1,0 +1,378 @@
+"""Which rules of the job protocol a history breaks. One function for each rule; none knows where the history is from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from localai.jobs.kinds import MODEL_LOAD, REPLICA_CLEANUP
+from localai.jobs.ports import EventRow
+from tests.simulator.history import History, JobFacts, ProcessFacts
+
+TERMINAL = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule, by name, with what broke it."""
+
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+Rule = Callable[[History], Iterator[str]]
+
+
+def check(history: History, rules: Iterable[Rule] | None = None) -> list[Violation]:
+    """Every broken rule of a history."""
+    return [Violation(rule.__name__, text) for rule in rules or RULES for text in rule(history)]
+
+
+def assert_clean(history: History) -> None:
+    """Raise AssertionError with every violation."""
+    found = check(history)
+    assert not found, "\n".join(map(str, found))
+
+
+def i1_one_live_attempt(history: History) -> Iterator[str]:
+    """One live attempt for each kind, subject and slot; generations of a subject are drawn once."""
+    drawn: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for job in _in_order(history):
+        generations = {event.generation for event in history.events_of(job.id)} | {job.generation}
+        seen = drawn[_counter(job)]
+        if seen & generations:
+            yield f"{_name(job)}: generations {seen & generations} were used before"
+        seen |= generations
+    for attempts in _by(history, lambda job: (job.kind, job.subject, job.slot)):
+        for one, next_one in pairwise(attempts):
+            if one.finished_at is None or one.finished_at > next_one.created_at:
+                yield f"{_name(next_one)} began while {_name(one)} was live"
+
+
+def i1_one_process_for_each_slot(history: History) -> Iterator[str]:
+    """A node runs at most one process for one (model, slot)."""
+    groups: dict[tuple[str, str, int], list[ProcessFacts]] = defaultdict(list)
+    for process in history.processes:
+        groups[(process.node_id, process.model, process.slot)].append(process)
+    for same in groups.values():
+        for one, other in pairwise(sorted(same, key=lambda process: process.started)):
+            if one.ended is None or one.ended > other.started:
+                yield f"{other.instance} of {other.model}#{other.slot} started while {one.instance} ran"
+
+
+def i2_no_write_of_an_old_generation(history: History) -> Iterator[str]:
+    """Each move was made by who held the row at that moment."""
+    for job in history.jobs.values():
+        generation, owner = 0, None
+        placed: EventRow | None = None
+        for event in history.events_of(job.id):
+            name, by = event.event, (event.detail or {}).get("by")
+            if event.generation < generation:
+                yield f"{_name(job)}: {name} by {event.actor} under {event.generation} after {generation}"
+            if name in ("requeued", "adopted") and event.generation <= generation:
+                yield f"{_name(job)}: {name} without a new generation"
+            generation = max(generation, event.generation)
+            if name in ("taken", "adopted"):
+                owner = event.actor
+            elif name == "requeued":
+                owner = None
+            elif (name in ("placed", "resent") or by == "Fail" or _finished_by_owner(event)) and event.actor != owner:
+                yield f"{_name(job)}: {name} by {event.actor}, owned by {owner}"
+            if name == "placed":
+                placed = event
+            elif name in ("claimed", "missing") or name.startswith("operation_"):
+                names = (event.op_generation, f"node:{placed.node_id}") if placed else (None, None)
+                if (event.op_generation, event.actor) != names:
+                    yield f"{_name(job)}: {name} of {event.op_generation} by {event.actor}, placed as {names}"
+
+
+def i3_ready_is_not_killed(history: History) -> Iterator[str]:
+    """A process that is READY is ended by its agent only for a doomed row or a cleanup job that names it."""
+    for process in history.processes:
+        if process.ready is None or process.decided is None or process.decided < process.ready:
+            continue
+        if not _may_stop(history, process.job_id, process.instance, process.decided):
+            yield f"READY {process.instance} of {process.model} was ended at {_t(process.decided)}, its row lived"
+
+
+def i3_ready_after_the_decision_to_kill(history: History) -> Iterator[str]:
+    """After the decision to end it, a process is never READY."""
+    for process in history.processes:
+        if process.ready and process.decided and process.ready > process.decided:
+            yield f"{process.instance} became READY at {_t(process.ready)}, to be killed since {_t(process.decided)}"
+
+
+def stops_come_from_rows(history: History) -> Iterator[str]:
+    """Whoever sends a stop has read a committed doomed row, or a cleanup job of that instance."""
+    for stop in history.stops:
+        if not _may_stop(history, stop.job_id, stop.instance, stop.at):
+            yield f"a stop of {stop.job_id} was sent at {_t(stop.at)}, its row was not doomed"
+
+
+def i4_doomed_is_never_routable(history: History) -> Iterator[str]:
+    """Only a load that succeeded, and nothing that was cancelled or failed, is ever routed to."""
+    for routed in history.routed:
+        job = history.jobs.get(routed.job_id)
+        if job is not None and job.state != "succeeded":
+            yield f"{_name(job)} is {job.state} and was routed to at {_t(routed.at)}"
+    for job in history.jobs.values():
+        names = [event.event for event in history.events_of(job.id)]
+        if "succeeded" in names and ("cancelled" in names or "failed" in names):
+            yield f"{_name(job)} ended both ways: {names}"
+
+
+def i5_holds_end_by_their_bound(history: History) -> Iterator[str]:
+    """No hold is longer than the stop window, one with nothing left to stop no longer than the report window."""
+    slack = history.bounds.clock_s
+    for job in history.jobs.values():
+        if not job.doomed or job.hold_until is None or job.finished_at is None:
+            continue
+        held_s = (job.hold_until - job.finished_at).total_seconds()
+        confirmed = _confirmed_at(history, job)
+        at_once = confirmed is not None and confirmed <= job.finished_at + timedelta(seconds=slack)
+        bound_s = history.bounds.report_s if at_once else history.bounds.stop_s
+        if held_s > bound_s + slack:
+            yield f"{_name(job)} holds for {held_s:.1f} s, the bound is {bound_s:g} s"
+
+
+def i5_holds_are_obeyed(history: History) -> Iterator[str]:
+    """No attempt begins before the hold of an earlier one of its subject is over."""
+    for attempts in _by(history, lambda job: (job.kind, job.subject)):
+        held: JobFacts | None = None
+        for job in attempts:
+            if held is not None and held.hold_until is not None and job.created_at < held.hold_until:
+                same = job.kind == MODEL_LOAD or job.slot == held.slot
+                if same:
+                    yield f"{_name(job)} began at {_t(job.created_at)}, {_name(held)} held until {_t(held.hold_until)}"
+            if job.hold_until is not None and (held is None or job.hold_until > (held.hold_until or job.hold_until)):
+                held = job
+
+
+def ended_is_a_fact(history: History) -> Iterator[str]:
+    """Once a stop is confirmed nothing of the operation runs, and nothing of it starts later."""
+    for job in history.jobs.values():
+        confirmed = _confirmed_at(history, job)
+        if not job.doomed or confirmed is None:
+            continue
+        for process in history.processes_of(job):
+            if process.ended is None or process.ended > confirmed:
+                yield f"{_name(job)} was confirmed at {_t(confirmed)}, {_life(process)}"
+
+
+def i6_waiters_read_one_cause(history: History) -> Iterator[str]:
+    """Everybody who waited for an attempt was told what its row says."""
+    for read in history.causes:
+        job = history.jobs.get(read.job_id)
+        if job is not None and job.error_cause != read.cause:
+            yield f"a waiter of {_name(job)} read {read.cause}, its cause is {job.error_cause}"
+
+
+def i9_only_verified_files_are_used(history: History) -> Iterator[str]:
+    """No process starts on a file whose digest was not the promised one."""
+    for process in history.processes:
+        if not process.verified:
+            yield f"{process.instance} of {process.model} started on bytes that nobody verified"
+
+
+def i10_one_terminal_event(history: History) -> Iterator[str]:
+    """A terminal job has exactly one terminal event, a live one none; after it only its stop moves."""
+    for job in history.jobs.values():
+        events = history.events_of(job.id)
+        if not events:
+            continue
+        ends = [event.event for event in events if event.event in TERMINAL]
+        if ends != ([job.state] if job.state in TERMINAL else []):
+            yield f"{_name(job)} is {job.state} and has the terminal events {ends}"
+        after = [event.event for event in events[_index_of_end(events) + 1 :]]
+        if any(name not in ("stop_sent", "stop_confirmed", *TERMINAL) for name in after):
+            yield f"{_name(job)} moved after its end: {after}"
+
+
+def i11_not_ready_is_dead_within_the_kill_ttl(history: History) -> Iterator[str]:
+    """While its agent runs, a process that is not READY dies within kill TTL and grace of the end of its row."""
+    bound_s = history.bounds.kill_ttl_s + history.bounds.kill_slack_s
+    for job, process, ran_s in _outlived(history, lambda job, _: job.finished_at):
+        if ran_s > bound_s:
+            yield f"{_name(job)} ended at {_t(job.finished_at)}, {_life(process)}, that is {ran_s:.1f} s of its agent"
+
+
+def work_is_dead_before_the_hold_ends(history: History) -> Iterator[str]:
+    """While its agent runs, a process that is not READY does not live when another attempt may begin."""
+    for job, process, _ in _outlived(history, lambda job, _: job.finished_at):
+        hold = job.hold_until
+        if hold is None or job.finished_at is None or (process.ended is not None and process.ended <= hold):
+            continue
+        if process.started < hold and not history.away_s(process.node_id, job.finished_at, hold):
+            yield f"{_name(job)} held until {_t(hold)}, {_life(process)}"
+
+
+def a_finished_load_is_of_the_life_that_is_registered(history: History) -> Iterator[str]:
+    """A load is finished only while the incarnation that claimed it is the node's (C8)."""
+    for job, end in _finished_loads(history):
+        claimed = next((event for event in history.events_of(job.id) if event.event == "claimed"), None)
+        lives = [one for one in history.registered if one.node_id == job.node_id and one.at <= end.at]
+        if claimed is None or not lives:
+            continue
+        claimer, current = (claimed.detail or {}).get("incarnation"), max(life.incarnation for life in lives)
+        if claimer != current:
+            yield f"{_name(job)} was finished for incarnation {claimer}, {current} is registered"
+
+
+def a_finished_load_is_of_the_revision_that_holds(history: History) -> Iterator[str]:
+    """A load of another revision is never committed as loaded (C21)."""
+    for job, end in _finished_loads(history):
+        holds = [one.revision for one in history.revised if one.model == job.subject and one.at <= end.at]
+        if holds and holds[-1] != job.revision:
+            yield f"{_name(job)} of {job.revision} was finished under {holds[-1]}"
+
+
+def a_pending_stop_keeps_its_slot(history: History) -> Iterator[str]:
+    """Nothing is placed on a slot whose stop is not proven, also after the hold (C14)."""
+    for attempts in _by(history, lambda job: (job.kind, job.subject, job.slot)):
+        for index, job in enumerate(attempts):
+            placed = next((event.at for event in history.events_of(job.id) if event.event == "placed"), None)
+            for earlier in attempts[:index] if placed else ():
+                if not earlier.doomed or earlier.op_generation is None:
+                    continue
+                proven = _confirmed_at(history, earlier)
+                if proven is None or (placed is not None and proven > placed):
+                    yield f"{_name(job)} was placed at {_t(placed)}, the stop of {_name(earlier)} was not proven"
+
+
+def i12_answers_are_of_the_model_asked_for(history: History) -> Iterator[str]:
+    """No answer comes from another model."""
+    for answer in history.answers:
+        if answer.asked != answer.by:
+            yield f"asked for {answer.asked}, answered by {answer.by} at {_t(answer.at)}"
+
+
+def a_valid_lease_is_not_taken_away(history: History) -> Iterator[str]:
+    """No attempt is ended by another while its owner's lease is valid."""
+    for ended in history.ended_by_another:
+        if ended.lease_expires_at is None or ended.lease_expires_at > ended.at:
+            yield f"{ended.job_id} was taken away at {_t(ended.at)}, its lease ran until {_t(ended.lease_expires_at)}"
+
+
+def quiet_is_reached(history: History) -> Iterator[str]:
+    """After the faults no live attempt, no hold, no pending stop, no process without a loaded row."""
+    yield from history.not_quiet or ()
+
+
+RULES: tuple[Rule, ...] = (
+    i1_one_live_attempt,
+    i1_one_process_for_each_slot,
+    i2_no_write_of_an_old_generation,
+    i3_ready_is_not_killed,
+    i3_ready_after_the_decision_to_kill,
+    stops_come_from_rows,
+    i4_doomed_is_never_routable,
+    i5_holds_end_by_their_bound,
+    i5_holds_are_obeyed,
+    ended_is_a_fact,
+    i6_waiters_read_one_cause,
+    i9_only_verified_files_are_used,
+    i10_one_terminal_event,
+    i11_not_ready_is_dead_within_the_kill_ttl,
+    work_is_dead_before_the_hold_ends,
+    a_finished_load_is_of_the_life_that_is_registered,
+    a_finished_load_is_of_the_revision_that_holds,
+    a_pending_stop_keeps_its_slot,
+    i12_answers_are_of_the_model_asked_for,
+    a_valid_lease_is_not_taken_away,
+    quiet_is_reached,
+)
+
+
+# What several rules ask
+
+
+def _in_order(history: History) -> list[JobFacts]:
+    return sorted(history.jobs.values(), key=lambda job: (job.created_at, job.generation))
+
+
+def _by(history: History, key: Callable[[JobFacts], object]) -> list[list[JobFacts]]:
+    groups: dict[object, list[JobFacts]] = defaultdict(list)
+    for job in _in_order(history):
+        groups[key(job)].append(job)
+    return list(groups.values())
+
+
+def _counter(job: JobFacts) -> tuple[str, str]:
+    """Loads, installs and unloads of a model draw from one counter."""
+    return ("process" if job.kind == REPLICA_CLEANUP else "model", job.subject)
+
+
+def _finished_by_owner(event: EventRow) -> bool:
+    return event.event == "succeeded" and not (event.actor or "").startswith("node:")
+
+
+def _may_stop(history: History, job_id: str, instance: str | None, at: datetime) -> bool:
+    job = history.jobs.get(job_id)
+    if job is not None and job.doomed and job.finished_at is not None and job.finished_at <= at:
+        return True
+    return instance is not None and any(
+        other.kind == REPLICA_CLEANUP and other.subject == instance and other.created_at <= at
+        for other in history.jobs.values()
+    )
+
+
+def _confirmed_at(history: History, job: JobFacts) -> datetime | None:
+    """When it was written down that nothing of a doomed job runs."""
+    for event in history.events_of(job.id):
+        at_once = event.event in TERMINAL and (event.detail or {}).get("stop_state") == "confirmed"
+        if at_once or event.event == "stop_confirmed":
+            return event.at
+    return None
+
+
+def _index_of_end(events: list[EventRow]) -> int:
+    return next((index for index, event in enumerate(events) if event.event in TERMINAL), len(events))
+
+
+def _outlived(
+    history: History, since: Callable[[JobFacts, ProcessFacts], datetime | None]
+) -> Iterator[tuple[JobFacts, ProcessFacts, float]]:
+    """Processes of doomed jobs that lived on without being READY in time, and for how long their agent ran."""
+    bound_s = history.bounds.kill_ttl_s + history.bounds.kill_slack_s
+    for job in history.jobs.values():
+        for process in history.processes_of(job) if job.doomed else ():
+            began = since(job, process)
+            if began is None or (process.ended is not None and process.ended <= began):
+                continue
+            ready = process.ready
+            if ready is not None and _ran_s(history, process, began, ready) <= bound_s:
+                continue
+            yield job, process, _ran_s(history, process, began, process.ended or history.until)
+
+
+def _ran_s(history: History, process: ProcessFacts, since: datetime, until: datetime) -> float:
+    if until <= since:
+        return 0.0
+    return (until - since).total_seconds() - history.away_s(process.node_id, since, until)
+
+
+def _finished_loads(history: History) -> Iterator[tuple[JobFacts, EventRow]]:
+    for job in history.jobs.values():
+        if job.kind == MODEL_LOAD:
+            for event in history.events_of(job.id):
+                if event.event == "succeeded":
+                    yield job, event
+
+
+def _name(job: JobFacts) -> str:
+    return f"{job.kind} {job.subject}#{job.slot} {job.id[:8]}"
+
+
+def _life(process: ProcessFacts) -> str:
+    ready = f", READY {_t(process.ready)}" if process.ready else ""
+    return f"process {process.instance[:8]} started {_t(process.started)}{ready}, ended {_t(process.ended)}"
+
+
+def _t(at: datetime | None) -> str:
+    return "never" if at is None else at.strftime("%H:%M:%S.%f")[:-3]

@@ -1,0 +1,91 @@
+"""What people do: ask for models, wait, cancel, edit; and what they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from localai.errors import NotFound, StorageUnavailable
+from localai.jobs.kinds import MODEL_LOAD
+from tests.simulator.history import Answered, CauseRead
+from tests.simulator.network import NoAnswer
+from tests.simulator.virtual_time import Process
+
+TERMINAL = ("succeeded", "failed", "cancelled")
+
+
+class Client(Process):
+    """Everybody who asks for one model."""
+
+    #: What a waiter reads; the rule is: the attempt it remembers, never "the latest one of the model".
+    def read_cause(self, services: Any, job_id: str) -> Any:
+        return services.loads.read(job_id)
+
+    def __init__(self, world: Any, model: str) -> None:
+        super().__init__(world.hub, f"client of {model}")
+        self.world, self.model = world, model
+
+    def begin(self) -> None:
+        self.spawn(self._ask)
+        self.spawn(self._call)
+
+    def _ask(self) -> None:
+        world = self.world
+        while world.asking():
+            for _ in range(world.hub.draw.choice((1, 1, 2))):
+                self.spawn(self._request)
+            self.sleep(world.hub.draw.choice((3.0, 10.0, 25.0, 60.0)))
+
+    def _request(self) -> None:
+        world = self.world
+        try:
+            ticket = self._web(lambda services: services.loads.request(self.model, world.revision(self.model)))
+        except (NoAnswer, StorageUnavailable):
+            return
+        if ticket.state not in ("created", "live"):
+            return
+        if world.hub.draw.random() < world.cancels:
+            self.spawn(self._cancel, ticket.job_id, delay_s=world.hub.draw.choice((0.1, 1.0, 3.0, 8.0, 20.0, 40.0)))
+        if world.hub.draw.random() < 0.5:
+            self._wait(ticket.job_id)
+
+    def _wait(self, job_id: str) -> None:
+        while True:
+            self.sleep(5.0)
+            try:
+                status = self._web(lambda services: self.read_cause(services, job_id))
+            except (NoAnswer, StorageUnavailable):
+                continue
+            except NotFound:
+                return
+            if status.job_state in TERMINAL:
+                read = CauseRead(job_id, status.error_cause, self.world.now())
+                self.world.facts.causes.append(read)
+                return
+
+    def _cancel(self, job_id: str) -> None:
+        try:
+            self._web(lambda services: services.jobs.cancel(job_id))
+        except (NoAnswer, StorageUnavailable):
+            return
+
+    def _call(self) -> None:
+        """Calls to the model by a web process that routes: a connection belongs to a process instance."""
+        world, connections = self.world, {}
+        while world.asking():
+            self.sleep(world.hub.draw.choice((4.0, 9.0, 30.0)))
+            routed = [row for row in world.replica_rows.routing_snapshot().replicas if row.model == self.model]
+            if not routed:
+                continue
+            replica = world.hub.draw.choice(routed)
+            self.sleep(world.hub.draw.choice((0.0, 0.0, 1.0, 15.0)))
+            answered = world.call_model(replica, connections)
+            if answered is not None:
+                world.facts.answers.append(Answered(self.model, answered, world.now()))
+
+    def _web(self, ask: Any) -> Any:
+        web = self.world.hub.draw.choice(self.world.webs)
+        return self.world.http(self, web, ask, 10.0)
+
+
+def is_load(job: Any) -> bool:
+    return bool(job.kind == MODEL_LOAD)

@@ -1,0 +1,225 @@
+"""Who runs when: tasks as greenlets on one virtual clock, in processes that freeze and die between any two steps.
+
+The code under test is synchronous. Wherever it would wait or leave its process, it calls `Hub.sleep` or `Hub.point`, and
+the hub runs somebody else: so a crash or a pause falls between a check and its statement, or a commit and its answer.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+
+
+class Crashed(BaseException):
+    """The process of this task was killed: no line of it runs any more."""
+
+
+class Process:
+    """One operating system process: its own clock, its tasks, and whether it runs."""
+
+    def __init__(self, hub: Hub, name: str, *, rate: float = 1.0, offset: float = 0.0) -> None:
+        self.hub, self.name = hub, name
+        self._rate, self._offset = rate, offset
+        self.alive, self.frozen_until = True, 0.0
+        self.tasks: set[Task] = set()
+        #: Called once when the process has died.
+        self.on_death: Callable[[], None] = lambda: None
+
+    def clock(self) -> float:
+        """Seconds of this machine's own clock."""
+        return self._offset + self._rate * self.hub.now
+
+    def sleep(self, seconds: float) -> None:
+        """Wait by this machine's clock."""
+        self.hub.sleep(seconds / self._rate)
+
+    def spawn(self, work: Callable[..., object], *arguments: Any, delay_s: float = 0.0) -> None:
+        """Run something in this process; nothing happens if it is dead by then."""
+        if self.alive:
+            self.hub.start(Task(self, work, arguments), delay_s)
+
+    def freeze(self, seconds: float) -> None:
+        """Nothing of this process runs for so long; what it waits for is not lost."""
+        self.frozen_until = max(self.frozen_until, self.hub.now + seconds)
+        self.hub.log(f"{self.name} freezes for {seconds:.1f} s")
+        self.hub.on_freeze(self, seconds)
+
+    def kill(self, why: str = "killed") -> None:
+        """No line of it runs any more, no ``finally`` takes effect."""
+        if self.alive:
+            self.alive, self.frozen_until = False, 0.0
+            self.hub.log(f"{self.name} is {why}")
+            self.hub.call(self._bury)
+
+    def _bury(self) -> None:
+        for task in list(self.tasks):
+            if task and not task.dead:
+                task.throw(Crashed)
+        self.tasks.clear()
+        self.on_death()
+
+
+class Task(greenlet):
+    """One thread of a process."""
+
+    def __init__(self, process: Process, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        super().__init__(self._run, process.hub.root)
+        self.process, self._work, self._arguments = process, work, arguments
+        #: Counts its sleeps: a wake-up of an earlier one is late.
+        self.nap = 0
+        process.tasks.add(self)
+
+    def _run(self) -> None:
+        try:
+            self._work(*self._arguments)
+        except Crashed:
+            pass
+        except Exception as error:  # noqa: BLE001  told at the end of the schedule
+            self.process.hub.broken(self.process, error)
+        finally:
+            self.process.tasks.discard(self)
+
+
+class Signal:
+    """Something that tasks wait for. `set` wakes those that wait at that moment, and whoever comes before `clear`."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub, self._waiting, self.is_set = hub, [], False  # type: tuple[Hub, list[Task], bool]
+
+    def set(self) -> None:
+        self.is_set = True
+        for task in self._waiting:
+            self._hub.wake(task)
+        self._waiting = []
+
+    def clear(self) -> None:
+        self.is_set = False
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        if not self.is_set:
+            task = getcurrent()
+            self._waiting.append(task)
+            self._hub.sleep(1e9 if timeout_s is None else timeout_s)
+            if task in self._waiting:
+                self._waiting.remove(task)
+        return self.is_set
+
+    def nudge(self) -> None:
+        """Wake those that wait, and nobody later."""
+        self.set()
+        self.clear()
+
+
+class Faults:
+    """What goes wrong at a step boundary, as chances. All zero: nothing."""
+
+    crash = freeze = delay = 0.0
+    freezes_s: tuple[float, ...] = (2.0, 20.0, 40.0, 100.0)
+
+
+class Hub:
+    """The virtual clock and everything that is due."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = 0.0
+        self.draw = random.Random(seed)
+        self.root = getcurrent()
+        self.faults = Faults()
+        self._due: list[tuple[float, int, Any, int]] = []
+        self._count = 0
+        self.trace: list[str] | None = None
+        #: How often each step boundary was passed, and how often a process died or froze there.
+        self.passed, self.crashed = Counter[str](), Counter[str]()
+        self.on_freeze: Callable[[Process, float], None] = lambda process, seconds: None
+        self.errors: list[str] = []
+
+    # What tasks call
+
+    def sleep(self, seconds: float) -> None:
+        """Run others until then."""
+        task = getcurrent()
+        if not task.process.alive:
+            raise Crashed
+        task.nap += 1
+        self._push(self.now + max(0.0, seconds), task, task.nap)
+        self.root.switch()
+        if not task.process.alive:
+            raise Crashed
+
+    def point(self, name: str) -> None:
+        """A step boundary: the process may die here, freeze, or be overtaken."""
+        process = getcurrent().process
+        if not process.alive:
+            raise Crashed
+        self.passed[name] += 1
+        faults = self.faults
+        drawn = self.draw.random()
+        if drawn < faults.crash:
+            self.crashed[name] += 1
+            process.kill(f"killed at {name}")
+            raise Crashed
+        drawn -= faults.crash
+        if drawn < faults.freeze:
+            self.crashed[name] += 1
+            process.freeze(self.draw.choice(faults.freezes_s) * self.draw.uniform(0.7, 1.3))
+            self.sleep(0.0)
+        elif drawn - faults.freeze < faults.delay:
+            self.sleep(self.draw.random() * self.draw.random() * 0.8)
+
+    # What runs them
+
+    def start(self, task: Task, delay_s: float) -> None:
+        self._push(self.now + delay_s, task, 0)
+
+    def call(self, work: Callable[[], object], delay_s: float = 0.0) -> None:
+        """Run something that belongs to no process."""
+        self._push(self.now + delay_s, work, -1)
+
+    def wake(self, task: Task) -> None:
+        self._push(self.now, task, task.nap)
+
+    def run(self, until: float) -> None:
+        """Everything that is due up to a moment."""
+        while self._due and self._due[0][0] <= until:
+            at, _, due, nap = heapq.heappop(self._due)
+            if nap < 0:
+                self.now = max(self.now, at)
+                due()
+                continue
+            if due.nap != nap or due.dead or not due.process.alive:
+                continue
+            if due.process.frozen_until > at:
+                self._push(due.process.frozen_until, due, nap)
+                continue
+            self.now = max(self.now, at)
+            due.switch()
+        self.now = max(self.now, until)
+
+    def end(self) -> None:
+        """Drop every task."""
+        tasks = {due for _, _, due, nap in self._due if nap >= 0}
+        self._due.clear()
+        for task in tasks:
+            task.process.alive = False
+            for other in list(task.process.tasks):
+                if other and not other.dead:
+                    other.throw(Crashed)
+
+    def log(self, text: str) -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.now:8.2f} {text}")
+
+    def broken(self, process: Process, error: Exception) -> None:
+        """A task ended with an error that nobody expects: a fault of the simulator or of the engine."""
+        import traceback
+
+        self.errors.append(f"{process.name}: {error!r}\n{''.join(traceback.format_tb(error.__traceback__)[-4:])}")
+
+    def _push(self, at: float, due: Any, nap: int) -> None:
+        self._count += 1
+        heapq.heappush(self._due, (at, self._count, due, nap))
