@@ -38,6 +38,8 @@ SELECT j.*, clock_timestamp() AS read_at FROM jobs j
 SELECT n.id, n.name, n.status, n.total_vram, n.available_vram, n.total_ram, n.available_ram, n.total_disk,
        n.available_disk, n.max_replicas_per_model,
        extract(epoch FROM clock_timestamp() - n.last_heartbeat)::float8 AS heartbeat_age_s,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.node_id = n.id AND j.error_cause = 'worker_silent'
+                  AND j.finished_at > n.last_heartbeat) AS silent,
        count(r.id)::int AS replicas,
        (count(r.id) FILTER (WHERE r.model = %(model)s AND r.state <> 'unloading'))::int AS replicas_of_model,
        (count(r.id) FILTER (WHERE r.state = 'unloading'))::int AS unloading,

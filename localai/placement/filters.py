@@ -32,6 +32,8 @@ class NodeOffer:
     name: str
     status: str
     heartbeat_age_s: float | None
+    #: It did not take or report a load, and no heartbeat was written since. It may be dead without being stale yet.
+    silent: bool = False
     total_vram: int | None = None
     available_vram: int | None = None
     total_ram: int | None = None

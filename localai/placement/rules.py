@@ -38,12 +38,14 @@ class NoRoom:
 def place(demand: Demand, nodes: Sequence[NodeOffer], limits: Limits) -> Placement | NoRoom:
     """Choose among the nodes that pass every filter: the idlest, then the one with most free memory, then by name.
 
-    Unknown is not full: a figure that a node does not report refuses nothing, but a node that reports room goes first.
+    A node that went silent under its last load goes last: a dead one is idle and has the most free memory of all, and
+    would get every load until it counts as stale. Unknown is not full: a figure that a node does not report refuses
+    nothing, but a node that reports room goes first.
     """
     refused = {node.id: reason for node in nodes if (reason := refusal(demand, node, limits)) is not None}
     fitting = [node for node in nodes if node.id not in refused]
     if fitting:
-        chosen = min(fitting, key=lambda node: (node.replicas, -(node.free_memory() or 0), node.name))
+        chosen = min(fitting, key=_preference)
         return Placement(node_id=chosen.id, node_name=chosen.name)
     serving = [node for node in nodes if node.status == "healthy"]
     return NoRoom(
@@ -59,3 +61,7 @@ def refusal(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
         if reason is not None:
             return reason
     return None
+
+
+def _preference(node: NodeOffer) -> tuple[bool, int, int, str]:
+    return node.silent, node.replicas, -(node.free_memory() or 0), node.name

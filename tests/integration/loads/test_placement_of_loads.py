@@ -87,6 +87,22 @@ def test_without_a_node_the_error_names_each_one_and_why(world: World, control: 
 
 
 @pytest.mark.usefixtures("nodes")
+def test_bu_03_the_load_after_a_silent_one_goes_to_another_node_until_the_first_is_heard(
+    world: World, control: Control
+) -> None:
+    quiet = Agent(world, total_ram=20 * GIB, available_ram=20 * GIB)
+    other = Agent(world, total_ram=10 * GIB, available_ram=10 * GIB)
+    first = placed_load(world, control, "bu-03-a")
+    assert first.node_id == quiet.id
+    control.owner.fail(first, "worker_silent", "quiet", ended=False)
+    second = placed_load(world, control, "bu-03-b")
+    assert second.node_id == other.id
+    control.owner.fail(second, "load_refused", "over", ended=True)
+    world.sql("UPDATE nodes SET last_heartbeat = clock_timestamp() WHERE id = %(id)s", id=quiet.id)
+    assert placed_load(world, control, "bu-03-c").node_id == quiet.id
+
+
+@pytest.mark.usefixtures("nodes")
 def test_the_order_carries_what_the_agent_needs(world: World, control: Control) -> None:
     agent = Agent(world)
     world.plans.plans["ordered"] = plain_plan("ordered", files=staged(2 * GIB))

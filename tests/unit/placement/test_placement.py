@@ -85,6 +85,12 @@ def test_the_idlest_node_is_chosen_then_the_one_with_most_memory_then_by_name() 
     assert place(demand(), [*nodes, roomy], LIMITS) == Placement(node_id=NodeId("z"), node_name="z")
 
 
+def test_bu_03_a_node_that_went_silent_under_its_last_load_goes_last_and_is_still_better_than_none() -> None:
+    quiet = node("a", silent=True, available_ram=15 * GIB)
+    assert place(demand(), [quiet, node("b", replicas=3)], LIMITS) == Placement(node_id=NodeId("b"), node_name="b")
+    assert place(demand(), [quiet], LIMITS) == Placement(node_id=NodeId("a"), node_name="a")
+
+
 def test_no_room_has_one_reason_for_each_node() -> None:
     refused = place(demand(), [node("b", status="offline"), node("a", available_ram=0)], LIMITS)
     assert isinstance(refused, NoRoom)
