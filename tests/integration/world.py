@@ -191,12 +191,12 @@ class World:
             uow.execute(statement, parameters)
             yield
 
-    def waiting_for_a_lock(self) -> bool:
-        """Whether a session of this database waits for a row at this moment."""
+    def waiting_for_a_lock(self) -> int:
+        """How many sessions of this database wait for a row at this moment."""
         rows = self.sql(
             "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
-        return bool(rows)
+        return len(rows)
 
 
 class Control:

@@ -346,6 +346,19 @@ def test_an_unload_under_way_takes_in_what_a_second_one_finds(world: World, cont
     frontend.feed.stop()
 
 
+def test_two_unloads_at_once_are_one_job(world: World, control: Control, agent: Agent) -> None:
+    """Also where nothing is left to mark, so that no replica's row makes one of them wait."""
+    _serving(world, control, agent, "unloaded-twice")
+    world.load_rows.revise("unloaded-twice", "r2")
+    with world.holding("SELECT 1 FROM subjects WHERE kind = 'model' AND name = 'unloaded-twice' FOR UPDATE"):
+        both = [in_thread(lambda: world.unloads.request("unloaded-twice").job_id) for _ in range(2)]
+        eventually(lambda: world.waiting_for_a_lock() == 2, "both at the subject")
+    for thread, _ in both:
+        thread.join(30)
+    (first,), (second,) = (outcome for _, outcome in both)
+    assert isinstance(first, str) and first == second
+
+
 def test_an_unload_cancels_a_load_under_way_and_ends_when_nothing_of_it_runs(
     world: World, control: Control, agent: Agent
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from localai.inference.ports import Endpoint
 from tests.fakes.routing import Replica
-from tests.unit.routing.test_feed import Bench
+from tests.unit.routing.test_feed import LIMIT_S, Bench
 
 pytestmark = pytest.mark.unit
 
@@ -80,16 +80,21 @@ def test_c19_a_request_in_flight_is_counted_and_its_end_is_said(bench: Bench) ->
     assert said(bench) == [("r1", 2), ("r1", 1), ("r1", 0)]
 
 
-def test_c19_the_last_end_wakes_the_feed(bench: Bench) -> None:
+def test_c19_the_last_end_wakes_the_feed() -> None:
+    bench = Bench(poll_s=3600)
+    bench.rows.set(ONE)
+    bench.feed.step()
     request = pick(bench, ONE.endpoint)
     bench.rows.take_away(ONE)
     bench.feed.step()
+    assert said(bench) == [("r1", 1)]
     bench.feed.start()
-    while bench.signals.steps.acquire(blocking=False):
-        pass
+    for _ in range(3):  # the two steps above, and the first of the thread
+        assert bench.signals.steps.acquire(timeout=LIMIT_S)
     request.release()  # type: ignore[attr-defined]
-    assert bench.signals.steps.acquire(timeout=30)
+    assert bench.signals.steps.acquire(timeout=LIMIT_S)
     assert said(bench)[-1] == ("r1", 0)
+    bench.feed.stop()
 
 
 def test_what_could_not_be_said_is_said_by_the_next_step(bench: Bench) -> None:

@@ -41,7 +41,7 @@ class StopPoint(Signals):
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, *, poll_s: float = 2) -> None:
         self.clock = FakeClock()
         self.rows = FakeRows(self.clock)
         self.connections = FakeConnections()
@@ -55,7 +55,7 @@ class Bench:
             self.connections,
             self.rows,
             process=Process(host="here", pid=7, url=None),
-            intervals=Intervals(lease_ttl_s=90, renew_s=5, poll_s=2),
+            intervals=Intervals(lease_ttl_s=90, renew_s=5, poll_s=poll_s),
             on_registered=self.registered.append,
             signals=self.signals,
             clock=self.clock,
