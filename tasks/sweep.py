@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from localai import logs
+from localai.errors import Replaced, StorageUnavailable
 from localai.ids import JobId
 from localai.jobs.job import Job
 from localai.jobs.sweeping import Sweep
@@ -89,5 +90,9 @@ class Later:
 def _logged(work: Callable[[], object]) -> None:
     try:
         work()
+    except Replaced:  # the report of an agent often is first to say that a process is gone
+        log.info("work beside the sweep: somebody else has done it")
+    except StorageUnavailable as error:
+        log.warning("work beside the sweep: %s", error.message)
     except Exception:
         log.exception("work beside the sweep")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from localai.errors import StorageUnavailable
+from localai.errors import Replaced, StorageUnavailable
 from localai.ids import JobId
 from localai.jobs.job import Job
 from localai.jobs.owner import Owner
@@ -102,6 +103,20 @@ def test_a_stop_waits_for_no_step_of_the_same_job() -> None:
         later.step(lambda job_id, generation: None)(JobId("job-1"), 7)
         later.stop(stopped.append)(queued())
     assert stopped == [queued()]
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback"), [(Replaced(), False), (StorageUnavailable("away"), False), (RuntimeError("a fault"), True)]
+)
+def test_only_a_fault_leaves_a_traceback(caplog: pytest.LogCaptureFixture, error: Exception, traceback: bool) -> None:
+    def fail() -> None:
+        raise error
+
+    caplog.set_level(logging.INFO, sweep.__name__)
+    with ThreadPoolExecutor(1) as pool:
+        Later(pool).run(fail)
+    (record,) = caplog.records
+    assert bool(record.exc_info) is traceback
 
 
 def test_nothing_begins_once_the_process_shuts_down() -> None:
