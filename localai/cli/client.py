@@ -39,13 +39,18 @@ class Client:
         # Late, because it is the slowest import of a client command and `--help` does not need it.
         import httpx2
 
+        if not (key.isascii() and key.isprintable()):
+            raise ServerError("the key holds a line break or a letter that no key has", code=ExitCode.USAGE)
         self.url = url
         self._transport_error = httpx2.TransportError
         self._bad_url = (httpx2.InvalidURL, httpx2.UnsupportedProtocol)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        # A proxy of the environment stands on the way to other machines, not to this one.
-        proxies = urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1")
-        self._http = httpx2.Client(base_url=url, timeout=_TIMEOUT_S, headers=headers, trust_env=proxies)
+        try:
+            # A proxy of the environment stands on the way to other machines, not to this one.
+            proxies = urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1")
+            self._http = httpx2.Client(base_url=url, timeout=_TIMEOUT_S, headers=headers, trust_env=proxies)
+        except (ValueError, *self._bad_url) as error:
+            raise self._unusable(error) from None
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The JSON of an answer."""
@@ -63,7 +68,7 @@ class Client:
             request = self._http.build_request(method, path, timeout=timeout, **options)
             return self._http.send(request, stream=stream)
         except self._bad_url as error:
-            raise ServerError(f"{self.url!r} is not a usable URL: {error}", code=ExitCode.USAGE) from None
+            raise self._unusable(error) from None
         except self._transport_error as error:
             raise self._unreachable(error) from None
 
@@ -85,6 +90,9 @@ class Client:
             raise self._unreachable(error) from None
         finally:
             response.close()
+
+    def _unusable(self, error: Exception) -> ServerError:
+        return ServerError(f"{self.url!r} is not a usable URL: {error}", code=ExitCode.USAGE)
 
     def _unreachable(self, error: Exception) -> ServerError:
         hint = "is it running? `localai up` starts one here, --url or LOCALAI_URL names another"

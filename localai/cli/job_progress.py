@@ -8,7 +8,8 @@ from typing import Any
 
 from localai.cli.output import size
 
-_BAR = 24
+#: With a usual name the whole line fits into 80 columns.
+_BAR = 16
 _LIVE = ("queued", "running")
 
 Job = Mapping[str, Any]
@@ -27,7 +28,7 @@ def describe(job: Job, *, bar: bool) -> str:
     words = [str(job.get("subject")), _doing(job, moving)]
     if moving.get("node_name"):
         words.append(f"on {moving['node_name']}")
-    return "  ".join([" ".join(words), *_bytes(moving, bar=bar)])
+    return " ".join([*words, *_bytes(moving, bar=bar)])
 
 
 def moving_part(job: Job) -> Job:
@@ -39,28 +40,36 @@ def moving_part(job: Job) -> Job:
 
 
 def _doing(job: Job, moving: Job) -> str:
-    if moving is not job:
-        return "is being fetched"
-    if job.get("state") != "running":
-        return str(job.get("state"))
-    if _is_unload(job):
-        return str(job.get("message") or "is being unloaded")
-    return str(job.get("phase") or "running")
+    if moving is not job or job.get("state") != "running":
+        return "fetching" if moving is not job else str(job.get("state"))
+    match job.get("kind"):
+        case "model.unload":
+            return str(job.get("message") or "being unloaded")
+        case "model.install":
+            return "fetching"
+        case "replica.cleanup":
+            return "being stopped"
+        case _:
+            return str(job.get("phase") or "running")
 
 
 def _bytes(job: Job, *, bar: bool) -> list[str]:
     done, total = job.get("bytes_done"), job.get("bytes_total")
-    if not isinstance(done, int) or not isinstance(total, int) or total <= 0 or job.get("state") not in _LIVE:
+    if not isinstance(done, int) or not isinstance(total, int) or total <= 0 or not _moves_bytes(job):
         return []
     share = min(1.0, done / total)
-    words = [f"{math.floor(share * 100):3d} % of {size(total)}"]
+    facts = [f"{math.floor(share * 100)} % of {size(total)}"]
     if isinstance(job.get("files_total"), int) and job["files_total"] > 1:
-        words.append(f"file {job.get('file_index')} of {job['files_total']}")
-    if bar:
-        filled = math.floor(share * _BAR)
-        words.insert(0, "[" + "#" * filled + "-" * (_BAR - filled) + "]")
-        words += _rate(job, total - done)
-    return words
+        facts.append(f"file {job.get('file_index')} of {job['files_total']}")
+    if not bar:
+        return [", ".join(facts)]
+    filled = math.floor(share * _BAR)
+    return ["[" + "#" * filled + "-" * (_BAR - filled) + "]", ", ".join([*facts, *_rate(job, total - done)])]
+
+
+def _moves_bytes(job: Job) -> bool:
+    """A load has staged its bytes when it comes to the phases after that."""
+    return job.get("state") in _LIVE and (job.get("kind") != "model.load" or job.get("phase") == "staging")
 
 
 def _rate(job: Job, left: int) -> list[str]:

@@ -128,6 +128,27 @@ def test_a_command_line_that_cannot_be_used_is_two_and_asks_nobody(
     assert (code, out, server.asked) == (2, "", [])
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"LOCALAI_API_KEY": "one\nX-Injected: two"},
+        {"LOCALAI_API_KEY": "schlüssel"},
+        {"LOCALAI_URL": "http://[::1"},
+        {"LOCALAI_URL": "ftp://server"},
+        {"LOCALAI_URL": "server:8080"},
+        {"LOCALAI_URL": "http://server:port"},
+    ],
+)
+def test_a_key_or_url_that_cannot_be_used_is_two_and_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = run("models", "list")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "Injected" not in err and "schlüssel" not in err
+
+
 # Models
 
 
@@ -158,11 +179,11 @@ def test_a_load_names_its_job_and_ends_at_once(server: Server, run: Run) -> None
 
 def test_a_load_that_is_waited_for_shows_each_phase_and_how_it_ended(server: Server, run: Run) -> None:
     server.on("/backend/load", (202, {"loaded": [], "message": "", "job_id": JOB}))
-    loading = {**LOAD, "phase": "loading", "bytes_done": 1024, "bytes_total": 0}
+    loading = {**LOAD, "phase": "loading", "bytes_done": 1024}
     server.on(f"/api/jobs/{JOB}", LOAD, {**LOAD, "bytes_done": 512}, loading, DONE)
     code, out, err = run("models", "load", "m", "--wait")
     assert (code, out) == (0, "model.load m succeeded on gpu-1 in 12.5 s\n")
-    assert err.splitlines() == ["m staging on gpu-1   25 % of 1.0 KiB", "m loading on gpu-1"]
+    assert err.splitlines() == ["m staging on gpu-1 25 % of 1.0 KiB", "m loading on gpu-1"]
 
 
 def test_a_model_that_is_loaded_is_not_waited_for(server: Server, run: Run) -> None:
@@ -258,7 +279,7 @@ def test_a_watched_job_is_printed_as_json(server: Server, run: Run) -> None:
 
 
 def test_a_bar_has_bytes_rate_and_the_rest() -> None:
-    text = "m staging on gpu-1  [######------------------]   25 % of 1.0 KiB  128 B/s  6 s left"
+    text = "m staging on gpu-1 [####------------] 25 % of 1.0 KiB, 128 B/s, 6 s left"
     assert describe(LOAD, bar=True) == text
 
 
@@ -266,11 +287,14 @@ def test_a_bar_has_bytes_rate_and_the_rest() -> None:
     ("changes", "text"),
     [
         ({"state": "queued", "node_name": None, "bytes_total": 0}, "m queued"),
-        ({"phase": "loading", "bytes_total": 0}, "m loading on gpu-1"),
-        ({"bytes_done": 2048}, "m staging on gpu-1  100 % of 1.0 KiB"),
-        ({"files_total": 3, "file_index": 2}, "m staging on gpu-1   25 % of 1.0 KiB  file 2 of 3"),
+        ({"phase": "loading"}, "m loading on gpu-1"),
+        ({"kind": "replica.cleanup", "bytes_total": 0}, "m being stopped on gpu-1"),
+        ({"kind": "model.unload", "bytes_total": 0, "node_name": None}, "m being unloaded"),
+        ({"kind": "model.install", "phase": "pending", "node_name": None}, "m fetching 25 % of 1.0 KiB"),
+        ({"bytes_done": 2048}, "m staging on gpu-1 100 % of 1.0 KiB"),
+        ({"files_total": 3, "file_index": 2}, "m staging on gpu-1 25 % of 1.0 KiB, file 2 of 3"),
         ({"bytes_done": None}, "m staging on gpu-1"),
-        ({"progress_rate": None, "bytes_done": 0}, "m staging on gpu-1    0 % of 1.0 KiB"),
+        ({"progress_rate": None, "bytes_done": 0}, "m staging on gpu-1 0 % of 1.0 KiB"),
     ],
 )
 def test_a_line_says_what_is_known(changes: dict[str, Any], text: str) -> None:
@@ -287,7 +311,7 @@ def test_the_fetch_of_a_load_is_shown_as_the_loads_own() -> None:
         "phase": "pending",
     }
     job = {**LOAD, "phase": "pending", "node_name": None, "bytes_total": 0, "children": [child]}
-    assert describe(job, bar=False) == "m is being fetched   50 % of 2 B"
+    assert describe(job, bar=False) == "m fetching 50 % of 2 B"
     assert key_of(job) != key_of({**job, "children": []})
 
 

@@ -37,6 +37,23 @@ def test_only_a_change_seen_here_is_said(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
+def test_an_edit_by_way_of_a_file_that_could_not_be_used_is_said(tmp_path: Path) -> None:
+    """Else its replicas would serve on: no load asks for a revision while the table has a replica."""
+    configs, said = ModelConfigs(tmp_path), []
+    watch = ConfigWatch(configs, lambda model, revision: said.append((model, revision)), 30)
+    write(tmp_path, "m")
+    watch.start()
+    watch.stop()
+    (tmp_path / "m.yaml").write_text("name: [")
+    watch.step()
+    assert (said, configs.get("m")) == ([], None)
+    write(tmp_path, "m", description="edited")
+    watch.step()
+    config = configs.get("m")
+    assert config is not None
+    assert said == [("m", config.revision)]
+
+
 def test_what_the_database_did_not_take_is_said_again(tmp_path: Path) -> None:
     said: list[str] = []
     refusing = [True]
