@@ -412,6 +412,12 @@ class Settings:
     stale_node_threshold_s: float = _setting(
         "LOCALAI_STALE_NODE_THRESHOLD", "duration", "5m", "A node without a durable heartbeat for this long is offline."
     )
+    reconcile_interval_s: float = _setting(
+        "LOCALAI_RECONCILE_INTERVAL",
+        "duration",
+        "30s",
+        "How often the slow passes run: rows of web processes that are gone, of jobs and processes long over.",
+    )
     health_interval_s: float = _setting(
         "LOCALAI_HEALTH_INTERVAL",
         "duration",
@@ -524,6 +530,7 @@ class Settings:
             "dispatch_window_s",
             "frontend_lease_ttl_s",
             "config_resync_interval_s",
+            "reconcile_interval_s",
             "health_interval_s",
         ):
             if getattr(self, name) <= 0:

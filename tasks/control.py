@@ -39,7 +39,6 @@ STOP_THREADS = 8
 INSTALL_THREADS = 2
 #: How often the worker is looked at, and made anew where its consumers do not move.
 WATCH_INTERVAL_S = 5.0
-SLOW_PASS_INTERVAL_S = 600.0
 #: Terminal jobs stay for waiters, people and the checker.
 KEEP_JOBS_S = 7 * 24 * 3600.0
 PRUNE_LIMIT = 10_000
@@ -114,15 +113,16 @@ class Control:
             stop_later=stops.stop(ownership.stops.stop_operation),
             also={
                 "silent nodes": self._nodes.mark_stale,
-                "lapsed frontends": self._rows.frontends.mark_lapsed,
                 "drained replicas": ownership.clean,
             },
         )
 
     def _passes(self) -> dict[str, Pass]:
+        interval_s = self._settings.reconcile_interval_s
         return {
-            "old jobs": Pass(SLOW_PASS_INTERVAL_S, lambda: self._rows.sweeps.prune(KEEP_JOBS_S, PRUNE_LIMIT)),
-            "old frontends": Pass(SLOW_PASS_INTERVAL_S, lambda: self._rows.frontends.prune(KEEP_JOBS_S)),
+            "lapsed frontends": Pass(interval_s, self._rows.frontends.mark_lapsed),
+            "old jobs": Pass(interval_s, lambda: self._rows.sweeps.prune(KEEP_JOBS_S, PRUNE_LIMIT)),
+            "old frontends": Pass(interval_s, lambda: self._rows.frontends.prune(KEEP_JOBS_S)),
         }
 
     def _start_worker(self) -> RunningWorker:
