@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import resource
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+import psutil
 import pytest
 
-from tests.acceptance.cluster import LIMIT_S, Cluster, Frontend, wait_for
+from tests.acceptance.cluster import API_KEY, LIMIT_S, Cluster, Frontend, frozen, wait_for
 
 T = TypeVar("T")
 
@@ -42,6 +45,18 @@ def up(shared_cluster: Cluster) -> Iterator[Frontend]:
     yield frontend
 
 
+def web_worker(up: Frontend) -> psutil.Process:
+    master = up.process.child("gunicorn")
+    return wait_for("a web worker", lambda: next(iter(master.children()), None))
+
+
+def instances(up: Frontend) -> dict[str, str]:
+    """The process instance of each loaded replica, by model."""
+    (node,) = up.nodes()
+    rows = up.get(f"/api/nodes/{node['id']}/models").json()
+    return {row["model_name"]: row["process_instance"] for row in rows if row["state"] == "loaded"}
+
+
 def test_last_words_that_no_row_can_hold_fail_their_load_and_no_other(shared_cluster: Cluster, up: Frontend) -> None:
     """A report names all operations of a node: refused for one text, none of them would be renewed."""
     shared_cluster.model("garbled", "fault", "load_delay:3s", "load_fail:no such luck")
@@ -64,7 +79,53 @@ def test_a_thousand_waiting_clients_do_not_exhaust_the_open_files_of_a_web_proce
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < 4000:
         pytest.skip("this machine allows no more open files")
-    master = up.process.child("gunicorn")
-    worker = wait_for("a web worker", lambda: next(iter(master.children()), None))
-    soft, _ = worker.rlimit(resource.RLIMIT_NOFILE)
+    soft, _ = web_worker(up).rlimit(resource.RLIMIT_NOFILE)
     assert soft >= 4000
+
+
+def asking(up: Frontend, model: str, *, stream: bool) -> socket.socket:
+    """A client that has sent a chat request and waits."""
+    body = json.dumps({"model": model, "stream": stream, "messages": [{"role": "user", "content": "hello"}]})
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {API_KEY}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    client = socket.create_connection(("127.0.0.1", int(up.url.rsplit(":", 1)[1])), timeout=LIMIT_S)
+    client.sendall((head + body).encode())
+    return client
+
+
+def test_sc_07_pm_06_clients_that_leave_a_silent_model_leave_no_handle(shared_cluster: Cluster, up: Frontend) -> None:
+    """More clients than the backend has threads, in three rounds: calls that were not cancelled would starve the last."""
+    shared_cluster.model("silent", "fault", "hang_in_predict:true", "tokens:1")
+    shared_cluster.model("beside-it", "fault", "tokens:1")
+    up.wait_for_model("beside-it")
+    assert up.chat_until_answered("beside-it").status_code == 200
+    first = asking(up, "silent", stream=True)
+    wait_for("the silent model", lambda: "silent" in instances(up))
+    first.close()
+    worker = web_worker(up)
+    before = worker.num_fds()
+    for _ in range(3):
+        clients = [asking(up, "silent", stream=number % 2 == 0) for number in range(150)]
+        wait_for("most of them inside", lambda: worker.num_fds() >= before + 130)
+        for client in clients:
+            client.close()
+        wait_for("their handles back", lambda: worker.num_fds() <= before + 5, 10)
+    assert up.chat("beside-it").status_code == 200
+
+
+def test_c7_c11_a_frozen_agent_ends_nothing_that_serves_when_it_thaws(shared_cluster: Cluster, up: Frontend) -> None:
+    """Longer than the kill TTL and the stop window; what serves goes on serving, and stays the same process."""
+    shared_cluster.model("serves-on", "fault", "tokens:1")
+    up.wait_for_model("serves-on")
+    assert up.chat_until_answered("serves-on").status_code == 200
+    before = instances(up)
+    thawed = threading.Event()
+    with frozen(up.process.child("worker_agent.main")):
+        thawed.wait(22)
+        assert up.chat("serves-on").status_code == 200
+    shared_cluster.model("after-the-thaw", "fault", "tokens:1")
+    up.wait_for_model("after-the-thaw")
+    assert up.chat_until_answered("after-the-thaw").status_code == 200
+    after = instances(up)
+    assert {name: after.get(name) for name in before} == before
