@@ -90,6 +90,14 @@ class VirtualOperations(Operations):
         self._works[key] = work = VirtualWork(self._hub)
         return work
 
+    def become_ready(self, key: Key, identity: str) -> bool:
+        if not super().become_ready(key, identity):
+            return False
+        live = self._processes[self._get(key).process_instance or ""]
+        group: Any = live.group
+        group.facts.ready, group.facts.ready_though_ending = group.machine.now(), live.running.ending
+        return True
+
     def start_move(self, key: Key, wait_s: float) -> StartMove:
         self._look_until(lambda: self._start_move(key) is not StartMove.WAIT, wait_s)
         return self._start_move(key)
@@ -231,7 +239,7 @@ class HttpCalls:
         return str(status)
 
     def register(self, registration: Registration) -> Registered:
-        row, _ = self._ask(lambda: lambda services: services.nodes.register(registration), in_time=True)
+        row, _ = self._ask(lambda: lambda services: services.registrations.register(registration), in_time=True)
         return Registered(row.id, row.name, row.status, row.incarnation, row.node_token)
 
     def _ask(self, make: Callable[[], Callable[[Any], Any]], *, in_time: bool = False) -> tuple[Any, float]:

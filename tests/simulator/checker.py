@@ -104,7 +104,7 @@ def i3_ready_is_not_killed(history: History) -> Iterator[str]:
 def i3_ready_after_the_decision_to_kill(history: History) -> Iterator[str]:
     """After the decision to end it, a process is never READY."""
     for process in history.processes:
-        if process.ready and process.decided and process.ready > process.decided:
+        if process.ready_though_ending:
             yield f"{process.instance} became READY at {_t(process.ready)}, to be killed since {_t(process.decided)}"
 
 
@@ -195,20 +195,30 @@ def i10_one_terminal_event(history: History) -> Iterator[str]:
 
 
 def i11_not_ready_is_dead_within_the_kill_ttl(history: History) -> Iterator[str]:
-    """While its agent runs, a process that is not READY dies within kill TTL and grace of the end of its row."""
-    bound_s = history.bounds.kill_ttl_s + history.bounds.kill_slack_s
-    for job, process, ran_s in _outlived(history, lambda job, _: job.finished_at):
-        if ran_s > bound_s:
-            yield f"{_name(job)} ended at {_t(job.finished_at)}, {_life(process)}, that is {ran_s:.1f} s of its agent"
+    """A process that is not READY dies within kill TTL and grace of the end of its row; its agent may be away."""
+    for job, process, deadline in _outlived(history):
+        if process.ended is None or process.ended > deadline:
+            yield f"{_name(job)} ended at {_t(job.finished_at)}, {_life(process)}, to be dead by {_t(deadline)}"
+
+
+def i11_nothing_starts_late(history: History) -> Iterator[str]:
+    """A grant is void after the kill TTL: nothing of a row that ended earlier than that starts."""
+    for job in history.jobs.values():
+        if not job.doomed or job.finished_at is None:
+            continue
+        last = job.finished_at + timedelta(seconds=history.bounds.kill_ttl_s)
+        for process in history.processes_of(job):
+            if process.started > last:
+                yield f"{_name(job)} ended at {_t(job.finished_at)}, {_life(process)}"
 
 
 def work_is_dead_before_the_hold_ends(history: History) -> Iterator[str]:
     """While its agent runs, a process that is not READY does not live when another attempt may begin."""
-    for job, process, _ in _outlived(history, lambda job, _: job.finished_at):
+    for job, process, _ in _outlived(history):
         hold = job.hold_until
         if hold is None or job.finished_at is None or (process.ended is not None and process.ended <= hold):
             continue
-        if process.started < hold and not history.away_s(process.node_id, job.finished_at, hold):
+        if process.started < hold and not history.was_away(process.node_id, job.finished_at, hold):
             yield f"{_name(job)} held until {_t(hold)}, {_life(process)}"
 
 
@@ -279,6 +289,7 @@ RULES: tuple[Rule, ...] = (
     i9_only_verified_files_are_used,
     i10_one_terminal_event,
     i11_not_ready_is_dead_within_the_kill_ttl,
+    i11_nothing_starts_late,
     work_is_dead_before_the_hold_ends,
     a_finished_load_is_of_the_life_that_is_registered,
     a_finished_load_is_of_the_revision_that_holds,
@@ -335,26 +346,18 @@ def _index_of_end(events: list[EventRow]) -> int:
     return next((index for index, event in enumerate(events) if event.event in TERMINAL), len(events))
 
 
-def _outlived(
-    history: History, since: Callable[[JobFacts, ProcessFacts], datetime | None]
-) -> Iterator[tuple[JobFacts, ProcessFacts, float]]:
-    """Processes of doomed jobs that lived on without being READY in time, and for how long their agent ran."""
-    bound_s = history.bounds.kill_ttl_s + history.bounds.kill_slack_s
+def _outlived(history: History) -> Iterator[tuple[JobFacts, ProcessFacts, datetime]]:
+    """Processes that lived on after their row was doomed and were not READY in time, with that time."""
+    bounds = history.bounds
     for job in history.jobs.values():
-        for process in history.processes_of(job) if job.doomed else ():
-            began = since(job, process)
-            if began is None or (process.ended is not None and process.ended <= began):
+        for process in history.processes_of(job) if job.doomed and job.finished_at is not None else ():
+            assert job.finished_at is not None
+            if process.ended is not None and process.ended <= job.finished_at:
                 continue
-            ready = process.ready
-            if ready is not None and _ran_s(history, process, began, ready) <= bound_s:
-                continue
-            yield job, process, _ran_s(history, process, began, process.ended or history.until)
-
-
-def _ran_s(history: History, process: ProcessFacts, since: datetime, until: datetime) -> float:
-    if until <= since:
-        return 0.0
-    return (until - since).total_seconds() - history.away_s(process.node_id, since, until)
+            last = job.finished_at + timedelta(seconds=bounds.kill_ttl_s + bounds.kill_slack_s)
+            deadline = history.unless_away(process.node_id, last, bounds.kill_slack_s)
+            if process.ready is None or process.ready > deadline:
+                yield job, process, deadline
 
 
 def _finished_loads(history: History) -> Iterator[tuple[JobFacts, EventRow]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from localai.errors import NotFound, StorageUnavailable
-from localai.jobs.kinds import MODEL_LOAD
 from tests.simulator.history import Answered, CauseRead
 from tests.simulator.network import NoAnswer
 from tests.simulator.virtual_time import Process
@@ -78,14 +77,24 @@ class Client(Process):
                 continue
             replica = world.hub.draw.choice(routed)
             self.sleep(world.hub.draw.choice((0.0, 0.0, 1.0, 15.0)))
-            answered = world.call_model(replica, connections)
+            answered = self.call(replica, connections)
             if answered is not None:
                 world.facts.answers.append(Answered(self.model, answered, world.now()))
+
+    def call(self, replica: Any, connections: dict[str, Any]) -> str | None:
+        """One request to a replica; the model that answered, None where nobody did.
+
+        A connection belongs to a process instance. When it breaks it is dropped, and never made again to the same
+        address for the same row.
+        """
+        connection = connections.get(replica.process_instance)
+        if connection is None:
+            connection = self.world.listener(replica.address)
+            if connection is None or connection.instance != replica.process_instance:
+                return None
+            connections[replica.process_instance] = connection
+        return None if connection.has_exited() else str(connection.facts.model)
 
     def _web(self, ask: Any) -> Any:
         web = self.world.hub.draw.choice(self.world.webs)
         return self.world.http(self, web, ask, 10.0)
-
-
-def is_load(job: Any) -> bool:
-    return bool(job.kind == MODEL_LOAD)

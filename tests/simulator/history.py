@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from localai.jobs.ports import EventRow
 
@@ -48,6 +48,8 @@ class ProcessFacts:
     #: When its agent decided to end it; None for one that ended by itself or with its machine.
     decided: datetime | None = None
     ended: datetime | None = None
+    #: READY was said after the decision to end it.
+    ready_though_ending: bool = False
     #: Whether every staged file had the promised digest when it started.
     verified: bool = True
 
@@ -164,10 +166,13 @@ class History:
         """The processes of a job's operation."""
         return [one for one in self.processes if (one.job_id, one.op_generation) == (job.id, job.op_generation)]
 
-    def away_s(self, node_id: str, since: datetime, until: datetime) -> float:
-        """For how long of a time an agent did not run."""
-        return sum(
-            max(0.0, (min(until, one.until) - max(since, one.since)).total_seconds())
-            for one in self.away
-            if one.node_id == node_id
-        )
+    def was_away(self, node_id: str, since: datetime, until: datetime) -> bool:
+        """Whether an agent did not run at some moment between the two."""
+        return any(one.node_id == node_id and one.since < until and one.until > since for one in self.away)
+
+    def unless_away(self, node_id: str, due: datetime, needs_s: float) -> datetime:
+        """When something is done that is due then and needs so long, by an agent that goes on with it once it is back."""
+        for one in sorted(self.away, key=lambda one: one.since):
+            if one.node_id == node_id and one.since < due and one.until > due - timedelta(seconds=needs_s):
+                due = max(due, one.until + timedelta(seconds=needs_s))
+        return due

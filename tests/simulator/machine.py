@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from localai.errors import OperationFailed
 from localai.ids import NodeId
+from localai.jobs.operation_rules import Cause
 from tests.simulator.history import ProcessFacts
 from tests.simulator.virtual_time import Hub, Process, Signal
 
-PORTS = 3
+#: The lowest free one is given out at once: whoever calls an address must not rely on its rest.
+PORTS = 5
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -74,22 +77,24 @@ class Machine:
     #: Instances that some agent wrote down before it forked.
     journal: set[str] = field(default_factory=set)
     past: list[ProcessFacts] = field(default_factory=list)
-    next_port: int = 0
     pids: int = 0
 
     def fork(self, life: Process, facts: ProcessFacts) -> Group:
         """A launcher that waits on its pipe."""
         self.pids += 1
         taken = {group.port for group in self.groups.values()}
-        port = next(port for port in range(self.next_port, self.next_port + 10 * PORTS) if port % PORTS not in taken)
-        self.next_port = port + 1
+        port = next((port for port in range(PORTS) if port not in taken), None)
+        if port is None:
+            raise OperationFailed(Cause.NO_PORT, "every port is taken")
         gone = Signal(self.hub)
-        group = Group(machine=self, life=life, facts=facts, port=port % PORTS, pid=self.pids, gone=gone)
+        group = Group(machine=self, life=life, facts=facts, port=port, pid=self.pids, gone=gone)
         self.groups[facts.instance] = group
         return group
 
     def release(self, group: Group) -> None:
         """The launcher becomes the model process."""
+        if group.has_exited():
+            return
         group.held = False
         group.facts.started = self.now()
         self.past.append(group.facts)

@@ -52,9 +52,11 @@ class Network:
         if drawn < weather.lost:
             return []
         copies = 2 if drawn > 1 - weather.doubled else 1
-        return [
-            draw.random() * longest_s if draw.random() < weather.late else draw.random() * 0.05 for _ in range(copies)
-        ]
+        return [self.delay_s(longest_s) for _ in range(copies)]
+
+    def delay_s(self, longest_s: float) -> float:
+        draw = self._hub.draw
+        return draw.random() * (longest_s if draw.random() < self.weather.late else 0.05)
 
     def call(self, caller: Process, server: Process, work: Callable[[], Any], timeout_s: float) -> Any:
         """A request to another process; what it returned or raised. Raises NoAnswer after the limit.
@@ -64,14 +66,17 @@ class Network:
         hub, answer = self._hub, Signal(self._hub)
         box: list[tuple[bool, Any]] = []
 
+        def arrive(outcome: tuple[bool, Any]) -> None:
+            box.append(outcome)
+            answer.set()
+
         def serve() -> None:
             try:
                 outcome = (True, work())
             except Exception as error:  # noqa: BLE001  handed to who asked
                 outcome = (False, error)
             if not self.is_cut(caller.name) and hub.draw.random() >= self.weather.answer_lost:
-                box.append(outcome)
-                hub.call(answer.set, hub.draw.random() * 0.05)
+                hub.call(lambda: arrive(outcome), self.delay_s(self.weather.late_s / 8))
 
         if not self.is_cut(caller.name) and not self.is_cut(server.name):
             for delay_s in self.delays(self.weather.late_s / 8):

@@ -27,6 +27,10 @@ class Profile:
         )
     )
     freezes_s: tuple[float, ...] = (2.0, 20.0, 40.0, 80.0, 120.0, 220.0)
+    #: Freeze at step boundaries with this in their name only.
+    freeze_at: str = ""
+    #: How many models' bytes are here from the beginning.
+    fetched: float = 0.7
     #: Blows from outside and how often in a schedule: kill, freeze or cut an agent, kill or freeze a control process,
     #: take the database away, end a model process, edit a config.
     blows: tuple[str, ...] = (

@@ -120,6 +120,8 @@ class Faults:
 
     crash = freeze = delay = 0.0
     freezes_s: tuple[float, ...] = (2.0, 20.0, 40.0, 100.0)
+    #: Freeze at the boundaries with this in their name only.
+    freeze_at: str = ""
 
 
 class Hub:
@@ -164,7 +166,7 @@ class Hub:
             process.kill(f"killed at {name}")
             raise Crashed
         drawn -= faults.crash
-        if drawn < faults.freeze:
+        if drawn < faults.freeze and faults.freeze_at in name:
             self.crashed[name] += 1
             process.freeze(self.draw.choice(faults.freezes_s) * self.draw.uniform(0.7, 1.3))
             self.sleep(0.0)

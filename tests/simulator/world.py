@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from localai.errors import Replaced, StorageUnavailable
 from localai.ids import JobId, NodeId
 from localai.jobs.event_rules import Event, Lapse, Requeue
 from localai.jobs.job import Job, StopState, Windows
@@ -118,11 +119,13 @@ class World:
         self.pace = Pace(report_s=draw.choice((5.0, 10.0, 15.0)), beat_s=draw.choice((15.0, 30.0)))
         self.models = [f"m{number}" for number in range(draw.choice(profile.models))]
         self._revisions = dict.fromkeys(self.models, 1)
-        self._fetched = {model for model in self.models if draw.random() < 0.7}
+        self._fetched = {model for model in self.models if draw.random() < profile.fetched}
         self.cancels = profile.cancels if draw.random() < 0.6 else 0.0
         self.trouble, self._asking = True, True
         self.controls: list[ControlProcess] = []
-        self.webs = [Web(self, f"web-{number}") for number in range(2)]
+        self.webs: list[Web] = []
+        for number in range(2):
+            self._start_web(f"web-{number}")
         self.machines = [
             parts.machine(hub=hub, name=f"node-{number}", now=self.now) for number in range(draw.choice(profile.nodes))
         ]
@@ -138,7 +141,7 @@ class World:
         profile, hub = self.profile, self.hub
         faults = hub.faults
         faults.crash, faults.freeze, faults.delay = profile.crash, profile.freeze, profile.delay
-        faults.freezes_s = profile.freezes_s
+        faults.freezes_s, faults.freeze_at = profile.freezes_s, profile.freeze_at
         for _ in range(self.draw.choice(profile.controls)):
             self._start_control()
         for machine in self.machines:
@@ -208,9 +211,9 @@ class World:
                 draw.choice(agents).freeze(seconds)
             case "cut agent" if agents:
                 self.network.cut[draw.choice(agents).name] = hub.now + seconds
-            case "kill control":
+            case "kill control" if self.controls:
                 draw.choice(self.controls).kill()
-            case "freeze control":
+            case "freeze control" if self.controls:
                 draw.choice(self.controls).freeze(seconds)
             case "database":
                 self.network.database_down_until = hub.now + min(seconds, 80.0)
@@ -220,7 +223,10 @@ class World:
                     group = draw.choice(groups)
                     group.machine.kill(group)
             case "edit":
-                self._revisions[draw.choice(self.models)] += 1
+                model = draw.choice(self.models)
+                self._revisions[model] += 1
+                if draw.random() < 0.5:  # else the next load of it says so
+                    self.load_rows.revise(model, self.revision(model))
 
     # Processes
 
@@ -234,6 +240,15 @@ class World:
     def _replace_control(self, control: ControlProcess) -> None:
         self.controls.remove(control)
         self.hub.call(self._start_control, self.draw.uniform(0.5, 40.0) if self.trouble else 1.0)
+
+    def _start_web(self, name: str) -> None:
+        web = Web(self, name)
+        web.on_death = lambda: self._replace_web(web)
+        self.webs.append(web)
+
+    def _replace_web(self, web: Web) -> None:
+        self.webs.remove(web)
+        self._start_web(web.name)
 
     def _start_agent(self, machine: Machine) -> None:
         agent = self.parts.agent(self, machine, self.pace, **self._clock())
@@ -287,17 +302,18 @@ class World:
         )
 
     def webs_in_turn(self) -> list[Web]:
-        return self.webs if self.draw.random() < 0.5 else self.webs[::-1]
+        return self.webs[:] if self.draw.random() < 0.5 else self.webs[::-1]
 
     def http(
         self, caller: Process, web: Web, ask: Callable[[Any], Any], timeout_s: float, *, in_time: bool = False
     ) -> Any:
-        """A call to a web process. ``in_time``: it is not carried out after the caller has given it up."""
-        until = self.hub.now + timeout_s
+        """A call to a web process. ``in_time``: it is carried out at most once, and not after the caller gave it up."""
+        until, done = self.hub.now + timeout_s, [False]
 
         def carry_out() -> Any:
-            if in_time and self.hub.now > until - 1.0:
+            if in_time and (done[0] or self.hub.now > until or self.network.database_down_until > self.hub.now):
                 raise NoAnswer
+            done[0] = True
             return ask(web.services)
 
         return self.network.call(caller, web, carry_out, timeout_s)
@@ -365,21 +381,11 @@ class World:
     def stop_sent(self, payload: Any) -> None:
         self.facts.stops.append(StopSent(payload["job_id"], payload.get("process_instance"), self.now()))
 
-    def call_model(self, replica: Any, connections: dict[str, Any]) -> str | None:
-        """One request to a replica; the model that answered, None where nobody did.
-
-        A connection belongs to a process instance. When it breaks it is dropped, and never made again to the same
-        address for the same row.
-        """
-        name, _, port = replica.address.partition(":")
+    def listener(self, address: str) -> Any:
+        """The process that answers at an address now."""
+        name, _, port = address.partition(":")
         machine = next(machine for machine in self.machines if machine.name == name)
-        connection = connections.get(replica.process_instance)
-        if connection is None:
-            connection = machine.listener(int(port))
-            if connection is None or connection.instance != replica.process_instance:
-                return None
-            connections[replica.process_instance] = connection
-        return None if connection.has_exited() else str(connection.facts.model)
+        return machine.listener(int(port))
 
     # The end
 
@@ -437,6 +443,8 @@ class _Errors(logging.Handler):
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and isinstance(record.exc_info[1], StorageUnavailable | Replaced):
+            return  # said in so many lines by a pool; the next pass tries again
         self.found.append(self.format(record))
 
 
