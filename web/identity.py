@@ -11,7 +11,7 @@ from typing import Protocol
 from werkzeug.datastructures import Headers
 
 from localai.clock import boottime
-from localai.errors import NotAuthenticated, NotFound
+from localai.errors import NotAuthenticated, NotAuthorized, NotFound
 from localai.ids import NodeId, is_uuid
 
 #: How long a node's credential is believed without asking the row again. An agent sends several calls a second.
@@ -63,11 +63,18 @@ def bearer(headers: Headers) -> str:
     return rest.strip() if scheme.lower() == "bearer" and rest else scheme
 
 
+class Node(Protocol):
+    """A node's row."""
+
+    @property
+    def approved(self) -> bool: ...
+
+
 class Nodes(Protocol):
     """What the rows say about nodes."""
 
     def check_credential(self, node_id: NodeId, token: str) -> bool: ...
-    def get(self, node_id: NodeId) -> object | None: ...
+    def get(self, node_id: NodeId) -> Node | None: ...
 
 
 class NodeKeys:
@@ -78,6 +85,7 @@ class NodeKeys:
         self._token = registration_token
         self._lock = threading.Lock()
         self._known: dict[tuple[str, bytes], float] = {}
+        self._approved: dict[NodeId, float] = {}
 
     def is_registration_token(self, token: str) -> bool:
         """Whether a worker may register with this token; any token does where none is set."""
@@ -97,6 +105,19 @@ class NodeKeys:
             raise NotFound("no such node")
         if not self._remembers(node, token):
             self._ask(node, token)
+        return node
+
+    def require_approved_node(self, node_id: str, token: str) -> NodeId:
+        """As `require_node`, for what only a node that was let in may have. Raises NotAuthorized for another."""
+        node = self.require_node(node_id, token)
+        with self._lock:
+            known = self._approved.get(node, 0.0) > self._clock()
+        if not known:
+            found = self._nodes.get(node)
+            if found is None or not found.approved:
+                raise NotAuthorized("this node waits for approval: `localai nodes approve` lets it in")
+            with self._lock:
+                self._approved[node] = self._clock() + CREDENTIAL_AGE_S
         return node
 
     def _ask(self, node: NodeId, token: str) -> None:

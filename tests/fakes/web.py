@@ -32,9 +32,17 @@ NODE_TOKEN = "node-token"
 
 
 @dataclass
+class FakeNode:
+    """A node's row."""
+
+    approved: bool = True
+
+
+@dataclass
 class FakeNodes:
     """One node."""
 
+    approved: bool = True
     registered: list[Any] = field(default_factory=list)
     beats: list[Any] = field(default_factory=list)
 
@@ -42,7 +50,7 @@ class FakeNodes:
         return (node_id, token) == (NODE_ID, NODE_TOKEN)
 
     def get(self, node_id: str) -> Any:
-        return object() if node_id == NODE_ID else None
+        return FakeNode(self.approved) if node_id == NODE_ID else None
 
     def heartbeat(self, node_id: str, incarnation: int | None, figures: Any) -> str:
         if node_id != NODE_ID:

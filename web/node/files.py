@@ -31,7 +31,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)|bytes=-(\d+)")
 @blueprint.get("/api/node/<node_id>/files/<path:path>")
 @open_to(Access.NODE)
 def get_file(node_id: str, path: str) -> Response:
-    services().node_keys.require_node(node_id, bearer(request.headers))
+    services().node_keys.require_approved_node(node_id, bearer(request.headers))
     folder = services().models_folder
     found = file_below(folder, path)
     size = found.stat().st_size

@@ -250,6 +250,16 @@ def test_files_need_the_node_s_credential(bench: WebBench) -> None:
         assert bench.client.get(f"/api/node/{NODE_ID}/files/f", headers=headers).status_code == 401
 
 
+def test_a_node_that_waits_for_approval_gets_no_file_and_gets_it_once_it_is_let_in(bench: WebBench) -> None:
+    (bench.models / "f").write_bytes(b"x")
+    bench.nodes.approved = False
+    response = get(bench, "f")
+    assert response.status_code == 403
+    assert "localai nodes approve" in response.get_json()["error"]
+    bench.nodes.approved = True
+    assert get(bench, "f").data == b"x"
+
+
 def test_a_known_digest_goes_with_the_file(tmp_path: Path) -> None:
     class Known:
         def known(self, path: Path) -> str | None:
@@ -285,8 +295,8 @@ def test_a_node_s_credential_is_believed_for_a_few_seconds(bench: WebBench) -> N
             asked.append(token)
             return self.valid
 
-        def get(self, node_id: str) -> object:
-            return self
+        def get(self, node_id: str) -> None:
+            return None
 
     keys = NodeKeys(Nodes(), "", clock=bench.clock)
     for _ in range(5):
