@@ -1,0 +1,34 @@
+"""What an unload says it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from localai.unloads.rules import Left, progress_text
+
+pytestmark = pytest.mark.unit
+
+LEFT = Left(node="gpu-1", node_status="healthy", served=True, in_flight=0, silent=0)
+
+
+@pytest.mark.parametrize(
+    ("left", "text"),
+    [
+        (replace(LEFT, in_flight=2, silent=1), "2 requests in flight on gpu-1"),
+        (replace(LEFT, in_flight=1), "1 request in flight on gpu-1"),
+        (replace(LEFT, silent=1), "1 frontend still to confirm for gpu-1"),
+        (replace(LEFT, silent=3), "3 frontends still to confirm for gpu-1"),
+        (LEFT, "being stopped on gpu-1"),
+        (replace(LEFT, node_status="offline"), "being stopped on gpu-1, which is offline"),
+        (replace(LEFT, served=False, silent=2), "being stopped on gpu-1"),
+    ],
+)
+def test_the_reason_is_the_first_thing_that_must_end(left: Left, text: str) -> None:
+    assert progress_text([left]) == text
+
+
+def test_many_replicas_are_named_in_part() -> None:
+    left = [replace(LEFT, node=f"n{number}") for number in range(5)]
+    assert progress_text(left) == "being stopped on n0; being stopped on n1; being stopped on n2; 2 more"
