@@ -50,6 +50,11 @@ def test_st_03_main_file_field_files_downloads_and_option_files_are_staged(tmp_p
     assert planned[1].size == len("side/proj.bin")
 
 
+@pytest.mark.parametrize("value", ["no" * 200, "/" * 5000, "x/" * 3000])
+def test_an_option_that_can_be_no_file_name_is_no_file_and_no_fault(tmp_path: Path, value: str) -> None:
+    assert staged_files(config(options=[f"text:{value}"]), tmp_path) == ()
+
+
 def test_a_file_declared_twice_is_staged_once_with_its_promise(tmp_path: Path) -> None:
     put(tmp_path, "main.bin")
     wanted = config(parameters={"model": "main.bin"}, download_files=[download("main.bin", sha256="ab" * 32)])
