@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.ready
 
-.PHONY: help setup run test check fmt bench ui-test unit contract integration acceptance clean
+.PHONY: help setup run test check fmt bench ui-test sim prove unit contract integration acceptance clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -32,6 +32,12 @@ ui-test: setup ## the browser tier
 
 bench: setup ## speed and memory, as ratios measured side by side
 	@echo "make bench has nothing to run yet: the benchmarks come with the release after this one"; exit 1
+
+sim: setup ## the engine's steps in virtual time: SEEDS=5000 MINUTES=3 FIRST=0
+	$(BIN)/python -m tests.simulator.run --seeds $(or $(SEEDS),5000) --minutes $(or $(MINUTES),3) --first $(or $(FIRST),0)
+
+prove: setup ## the long runs: 200,000 schedules
+	$(BIN)/python -m tests.simulator.run --seeds 200000 --minutes 0 --first $(or $(FIRST),0)
 
 check: setup ## format, lint, types, imports, generated files
 	$(BIN)/ruff format --check .

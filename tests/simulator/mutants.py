@@ -446,6 +446,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i3_ready_is_not_killed,),
         patches=(_agent_rule("watched", _watched_ready_too),),
         profile=without(CUT_AGENTS, load_s=(8.0, 30.0)),
+        seed=8,
     ),
     Mutant(
         name="READY after the decision to kill",
@@ -473,6 +474,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         profile=without(CANCELS, freeze=0.5, freeze_at="finish: before", freezes_s=(10.0, 30.0), load_s=(2.0, 8.0)),
+        seed=15,
     ),
     Mutant(
         name="a hold that nobody obeys",
@@ -493,6 +495,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i6_waiters_read_one_cause,),
         parts=Parts(client=_LatestClient),
         profile=without(CANCELS, refusals=0.4),
+        seed=23,
     ),
     Mutant(
         name="files are used before their digest matched",
@@ -507,6 +510,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i11_not_ready_is_dead_within_the_kill_ttl, work_is_dead_before_the_hold_ends),
         patches=(_agent_rule("watched", _never_watched),),
         profile=without(CUT_AGENTS, load_s=(200.0, 300.0)),
+        seed=8,
     ),
     Mutant(
         name="a connection belongs to an address",
@@ -514,12 +518,14 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i12_answers_are_of_the_model_asked_for,),
         parts=Parts(client=_RedialingClient),
         profile=CROWDED,
+        seed=9,
     ),
     Mutant(
         name="work starts without a grant",
         protects="C1",
         seen_by=(ended_is_a_fact, i11_nothing_starts_late),
         parts=Parts(agent=_UngrantedAgent),
+        seed=16,
     ),
     Mutant(
         name="no table entry before the claim",
@@ -527,6 +533,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(ended_is_a_fact,),
         patches=(_agent_rule("stop_plan", _unburied), _agent_rule("doomed", _claiming_is_not_doomed)),
         profile=without(CANCELS, weather=Weather(late=0.5, late_s=70.0), freeze=0.0, blows_most=0),
+        seed=67,
     ),
     Mutant(
         name="a grant never ages",
@@ -534,6 +541,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i11_nothing_starts_late, i11_not_ready_is_dead_within_the_kill_ttl),
         patches=(_agent_rule("granted", _unaged),),
         profile=without(CUT_AGENTS, freeze=0.5, freeze_at="grant received", freezes_s=(120.0, 200.0, 250.0)),
+        seed=20,
     ),
     Mutant(
         name="a renewal counts from its arrival",
@@ -550,6 +558,7 @@ MUTANTS: tuple[Mutant, ...] = (
             blows=("cut agent",),
             blows_most=8,
         ),
+        seed=63,
     ),
     Mutant(
         name="an owner stops when its own lease is over",
@@ -571,6 +580,7 @@ MUTANTS: tuple[Mutant, ...] = (
         parts=Parts(sweeps=_ShortSweeps),
         patches=(_agent_rule("answered", _stop_spares_ready),),
         profile=without(CUT_AGENTS, load_s=(8.0, 30.0), cancels=0.9),
+        seed=20,
     ),
     Mutant(
         name="finish compares no incarnation, and a registration ends nothing",
@@ -608,6 +618,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(a_pending_stop_keeps_its_slot, i1_one_process_for_each_slot),
         parts=Parts(tables=_HastyTables),
         profile=without(CUT_AGENTS, load_s=(8.0, 30.0), cancels=0.9),
+        seed=16,
     ),
     Mutant(
         name="the stop window is below the kill TTL",

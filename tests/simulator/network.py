@@ -10,9 +10,9 @@ from localai.errors import StorageUnavailable
 from tests.simulator.virtual_time import Hub, Process, Signal
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """Chances of one schedule. ``calm`` ends them all."""
+    """Chances of one schedule; by default nothing goes wrong."""
 
     lost: float = 0.0
     doubled: float = 0.0
@@ -23,10 +23,6 @@ class Weather:
     statement_refused: float = 0.0
     #: Commit answers lost.
     commit_lost: float = 0.0
-
-    def calm(self) -> None:
-        self.lost = self.doubled = self.late = 0.0
-        self.answer_lost = self.statement_refused = self.commit_lost = 0.0
 
 
 class NoAnswer(Exception):

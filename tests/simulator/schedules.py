@@ -61,8 +61,5 @@ def without(profile: Profile, **changes: object) -> Profile:
 
 def drawn_weather(draw: random.Random, profile: Profile) -> Weather:
     """Some schedules are calm in one respect, so that single causes are seen alone."""
-    weather = replace(profile.weather)
-    for name in ("lost", "doubled", "late", "answer_lost", "statement_refused", "commit_lost"):
-        if draw.random() < 0.4:
-            setattr(weather, name, 0.0)
-    return weather
+    names = ("lost", "doubled", "late", "answer_lost", "statement_refused", "commit_lost")
+    return replace(profile.weather, **dict.fromkeys((name for name in names if draw.random() < 0.4), 0.0))

@@ -38,7 +38,7 @@ from tests.simulator.memory_loads import MemoryLoads
 from tests.simulator.memory_nodes import MemoryNodes, MemoryReplicas
 from tests.simulator.memory_operations import MemoryOperations
 from tests.simulator.memory_sweeps import MemorySweeps
-from tests.simulator.network import Network, NoAnswer
+from tests.simulator.network import Network, NoAnswer, Weather
 from tests.simulator.owners import ControlProcess, Web
 from tests.simulator.schedules import ALL, Profile, drawn_weather
 from tests.simulator.tables import Replica, Seen, Tables
@@ -163,7 +163,7 @@ class World:
         hub, faults = self.hub, self.hub.faults
         hub.log("-- no more faults")
         faults.crash = faults.freeze = 0.0
-        self.network.weather.calm()
+        self.network.weather = Weather()
         self.network.database_down_until = 0.0
         self.network.cut.clear()
         self.trouble = self._asking = False

@@ -29,6 +29,9 @@ from tests.embedded_servers import Servers, clean_environment
 from tests.integration.jobs.kill_parts import ALL_KINDS, EXTRA_SCHEMA, LEASE_S, WINDOWS
 from tests.integration.world import World
 from tests.loopback import ValkeyServer
+from tests.simulator.checker import assert_clean
+from tests.simulator.history import Bounds
+from tests.simulator.pg_history import read_history
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 
@@ -113,6 +116,7 @@ def test_kills_freezes_wipes_lost_and_doubled_messages_lose_nothing_and_apply_no
     _every_hold_was_respected(world)
     _one_terminal_event_each(world)
     _no_work_outlived_its_hold(world)
+    assert_clean(read_history(world.unit_of_work, Bounds(stop_s=WINDOWS.stop_s, report_s=WINDOWS.report_s)))
     assert chaos["kill"] >= 5 and chaos["freeze"] >= 2 and chaos["wipe"] >= 2, chaos
     _tell(world, chaos, took_s)
 
