@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from localai.errors import BadInput
+
+V = TypeVar("V")
 
 
 class Cause(StrEnum):
@@ -203,7 +206,7 @@ class Report:
                 incarnation=int(body["incarnation"]),
                 seq=int(body["seq"]),
                 operations=tuple(_operation(item) for item in body.get("operations", ())),
-                processes=tuple(ProcessReport(**item) for item in body.get("processes", ())),
+                processes=tuple(_typed(ProcessReport(**item)) for item in body.get("processes", ())),
             )
         except KeyError as error:
             raise BadInput(str(error.args[0]), None, "a value") from None
@@ -216,8 +219,25 @@ def _operation(item: Mapping[str, Any]) -> OperationReport:
     fields["op_state"] = OpState(item["op_state"])
     fields["phase"] = Phase(item["phase"])
     if item.get("error"):
-        fields["error"] = OperationError(**item["error"])
-    return OperationReport(**fields)
+        fields["error"] = _typed(OperationError(**item["error"]))
+    return _typed(OperationReport(**fields))
+
+
+@cache
+def _types(kind: type) -> dict[str, tuple[type, ...]]:
+    """The types each field may have."""
+    return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
+
+
+def _typed(value: V) -> V:
+    """The value itself, when each of its fields is of the type the class names. Raises BadInput with the field."""
+    kind: type = type(value)
+    for name, accepted in _types(kind).items():
+        found = getattr(value, name)
+        # JSON has one kind of number for people, and true is none of them.
+        if not isinstance(found, accepted) or (isinstance(found, bool) and bool not in accepted):
+            raise BadInput(name, found, " or ".join(one.__name__ for one in accepted))
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,9 @@ SELECT credential_hash FROM nodes WHERE id = %(id)s;
 -- list_nodes --
 -- Nodes as people see them.
 SELECT n.*, coalesce(sum(r.reserved_bytes) FILTER (WHERE r.state <> 'loaded'), 0)::bigint AS reserved_vram,
-       (count(r.id) FILTER (WHERE r.state = 'loaded'))::int AS model_count
+       (count(r.id) FILTER (WHERE r.state = 'loaded'))::int AS model_count,
+       coalesce(sum((SELECT coalesce(sum((f.in_flight ->> r.process_instance::text)::int), 0) FROM frontends f
+          WHERE f.ended_at IS NULL AND f.lease_expires_at > clock_timestamp())), 0)::int AS in_flight_count
   FROM nodes n LEFT JOIN replicas r ON r.node_id = n.id
  WHERE (%(id)s::uuid IS NULL OR n.id = %(id)s)
  GROUP BY n.id

@@ -38,6 +38,8 @@ class NodeView:
     max_replicas_per_model: int
     max_replicas_set_by_admin: bool
     model_count: int
+    #: Requests that live web processes had there at their last renewal.
+    in_flight_count: int
     last_heartbeat: datetime | None
     created_at: datetime
     updated_at: datetime
@@ -72,7 +74,7 @@ class NodeView:
             "created_at": _text(self.created_at),
             "updated_at": _text(self.updated_at),
             "model_count": self.model_count,
-            "in_flight_count": 0,
+            "in_flight_count": self.in_flight_count,
         }
         if self.capability:
             body["capability"] = self.capability

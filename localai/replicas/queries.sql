@@ -19,7 +19,9 @@ SELECT v FROM routing_version;
 -- list_replicas --
 -- Replicas as people see them; of one node where it is given.
 SELECT r.id, r.node_id, n.name AS node_name, r.model, r.slot, r.address, r.state, r.backend, r.revision, r.job_id,
-       r.op_generation, r.process_instance, r.reserved_bytes, r.created_at, r.updated_at
+       r.op_generation, r.process_instance, r.reserved_bytes, r.created_at, r.updated_at,
+       (SELECT coalesce(sum((f.in_flight ->> r.process_instance::text)::int), 0) FROM frontends f
+          WHERE f.ended_at IS NULL AND f.lease_expires_at > clock_timestamp())::int AS in_flight
   FROM replicas r JOIN nodes n ON n.id = r.node_id
  WHERE (%(node)s::uuid IS NULL OR r.node_id = %(node)s)
  ORDER BY r.model, r.slot;

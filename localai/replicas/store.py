@@ -55,6 +55,8 @@ class ReplicaView:
     op_generation: int
     process_instance: str | None
     reserved_bytes: int
+    #: Requests that live web processes had with it at their last renewal.
+    in_flight: int
     created_at: datetime
     updated_at: datetime
 
@@ -67,7 +69,7 @@ class ReplicaView:
             "replica_index": self.slot,
             "address": self.address or "",
             "state": self.state,
-            "in_flight": 0,
+            "in_flight": self.in_flight,
             "last_used": None,
             "backend_type": self.backend,
             "config_revision": self.revision,

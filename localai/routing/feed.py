@@ -167,7 +167,7 @@ class RoutingFeed:
         """Extend the lease; when the row has lapsed, empty the table and forget the row."""
         assert self._id is not None
         sent_at = self._clock()
-        if self._frontends.renew(self._id):
+        if self._frontends.renew(self._id, self._table.uses()):
             self._granted(sent_at)
             return True
         log.warning("the row of this process has lapsed: it registers as a new one", extra=logs.fields(old=self._id))

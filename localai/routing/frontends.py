@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.ids import FrontendId, new_id
@@ -23,10 +26,13 @@ class PgFrontends:
             uow.execute(SQL["register_frontend"], parameters)
         return frontend_id
 
-    def renew(self, frontend_id: FrontendId) -> bool:
-        """Prolong the lease; False where it has lapsed, and then for ever: register anew."""
+    def renew(self, frontend_id: FrontendId, in_flight: Mapping[str, int]) -> bool:
+        """Prolong the lease; False where it has lapsed, and then for ever: register anew.
+
+        ``in_flight`` holds the requests of this process by process instance, for people who look.
+        """
         with self._unit_of_work() as uow:
-            parameters = {"id": frontend_id, "lease": self._lease_s}
+            parameters = {"id": frontend_id, "lease": self._lease_s, "in_flight": json.dumps(dict(in_flight))}
             return uow.execute(SQL["renew_frontend"], parameters).first() is not None
 
     def end(self, frontend_id: FrontendId) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from localai.ids import FrontendId
@@ -59,8 +59,11 @@ class Frontends(Protocol):
     def register(self, host: str, pid: int, url: str | None) -> FrontendId:
         """A new row with a new lease, committed."""
 
-    def renew(self, frontend_id: FrontendId) -> bool:
-        """Extend the lease; False when it has lapsed, and then it stays lapsed."""
+    def renew(self, frontend_id: FrontendId, in_flight: Mapping[str, int]) -> bool:
+        """Extend the lease; False when it has lapsed, and then it stays lapsed.
+
+        ``in_flight``: requests of this process by process instance, for people who look.
+        """
 
     def end(self, frontend_id: FrontendId) -> None:
         """The process is over: nobody waits for it any more."""

@@ -7,7 +7,8 @@ VALUES (%(id)s, %(host)s, %(pid)s, %(url)s, clock_timestamp() + make_interval(se
 
 -- renew_frontend --
 -- No row: lapsed or ended. Register anew, with an empty table.
-UPDATE frontends SET lease_expires_at = clock_timestamp() + make_interval(secs => %(lease)s)
+UPDATE frontends
+   SET lease_expires_at = clock_timestamp() + make_interval(secs => %(lease)s), in_flight = %(in_flight)s::jsonb
  WHERE id = %(id)s AND ended_at IS NULL AND lease_expires_at > clock_timestamp()
 RETURNING id;
 

@@ -86,6 +86,16 @@ class RoutingTable:
         with self._lock:
             return sum(entry.in_flight for entry in self._entries() if entry.endpoint == endpoint)
 
+    def uses(self) -> dict[str, int]:
+        """Requests of this process by process instance; instances without any are left out."""
+        found: dict[str, int] = {}
+        with self._lock:
+            for entry in self._entries():
+                if entry.in_flight:
+                    instance = entry.endpoint.process_instance
+                    found[instance] = found.get(instance, 0) + entry.in_flight
+        return found
+
     def remaining(self, process_instance: str) -> int | None:
         """How many requests of this process are still with an instance that it can pick no more.
 

@@ -278,12 +278,12 @@ class Frontend:
             "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": text}], **body}
         )
 
-    def chat_until_answered(self, model: str, limit_s: float = LIMIT_S) -> httpx2.Response:
+    def chat_until_answered(self, model: str, limit_s: float = LIMIT_S, **body: Any) -> httpx2.Response:
         """Ask again while the answer is 503, as a client with retries does; each answer must be one of the table."""
 
         def ask() -> httpx2.Response | None:
             try:
-                response = self.chat(model)
+                response = self.chat(model, **body)
             except httpx2.TransportError:
                 return None
             assert response.status_code in (200, 500, 502, 503), response.text

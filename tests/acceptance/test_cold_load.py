@@ -136,6 +136,31 @@ def test_both_nodes_are_used(shared_cluster: Cluster, frontends: tuple[Frontend,
     assert all(holding), holding
 
 
+def test_requests_under_way_are_seen_on_their_node_and_gone_after(
+    shared_cluster: Cluster, frontends: tuple[Frontend, Frontend]
+) -> None:
+    patient, hasty = frontends
+    shared_cluster.model("in-flight", "fault", "tokens:60", "token_delay:100ms")
+    for frontend in frontends:
+        frontend.wait_for_model("in-flight")
+        assert frontend.chat_until_answered("in-flight", max_tokens=1).status_code == 200
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(frontend.chat, "in-flight") for frontend in frontends]
+        wait_for("both requests counted", lambda: _in_flight(patient) == 2)
+        assert all(answer.result().status_code == 200 for answer in asked)
+    wait_for("no request counted", lambda: _in_flight(hasty) == 0)
+
+
+def _in_flight(frontend: Frontend) -> int:
+    on_nodes = sum(node["in_flight_count"] for node in frontend.nodes())
+    on_replicas = sum(
+        replica["in_flight"]
+        for node in frontend.nodes()
+        for replica in frontend.get(f"/api/nodes/{node['id']}/models").json()
+    )
+    return on_nodes if on_nodes == on_replicas else -1
+
+
 def test_sc_05_term_leaves_no_child(shared_cluster: Cluster, frontends: tuple[Frontend, Frontend]) -> None:
     from tests.acceptance.cluster import alive, processes_below
 

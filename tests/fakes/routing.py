@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from localai.errors import StorageUnavailable
@@ -112,7 +112,7 @@ class FakeRows:
         self.leases[frontend] = self.clock() + self.lease_ttl_s
         return frontend
 
-    def renew(self, frontend_id: FrontendId) -> bool:
+    def renew(self, frontend_id: FrontendId, in_flight: Mapping[str, int]) -> bool:
         self._note("renew")
         if self.leases.get(frontend_id, 0.0) <= self.clock():
             return False

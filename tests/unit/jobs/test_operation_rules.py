@@ -1,0 +1,107 @@
+"""What an agent says is read strictly: a wrong type is named, and never reaches a statement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localai.errors import BadInput
+from localai.jobs.operation_rules import (
+    OperationError,
+    OperationReport,
+    OpState,
+    Order,
+    Phase,
+    ProcessReport,
+    Report,
+    StagedFile,
+)
+
+pytestmark = pytest.mark.unit
+
+OPERATION = OperationReport(
+    job_id="job",
+    op_generation=1,
+    op_state=OpState.ENDED,
+    phase=Phase.LOADING,
+    error=OperationError(cause="load_refused", message="no"),
+)
+PROCESS = ProcessReport(
+    process_instance="instance",
+    model="m",
+    slot=0,
+    job_id="job",
+    op_generation=1,
+    address="127.0.0.1:1",
+    pid=7,
+    ready=True,
+)
+REPORT = Report(incarnation=2, seq=3, operations=(OPERATION,), processes=(PROCESS,))
+
+
+def test_a_report_is_read_as_it_was_written() -> None:
+    assert Report.from_json(REPORT.to_json()) == REPORT
+
+
+@pytest.mark.parametrize(
+    ("where", "field", "value"),
+    [
+        ("operations", "job_id", ["job"]),
+        ("operations", "op_generation", {}),
+        ("operations", "op_generation", True),
+        ("operations", "bytes_done", "many"),
+        ("operations", "message", 5),
+        ("processes", "pid", None),
+        ("processes", "ready", "yes"),
+        ("processes", "model", 1.5),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_named(where: str, field: str, value: Any) -> None:
+    body = REPORT.to_json()
+    body[where] = [{**body[where][0], field: value}]
+    with pytest.raises(BadInput) as refused:
+        Report.from_json(body)
+    assert refused.value.field == field
+
+
+def test_a_wrong_type_inside_an_error_is_named() -> None:
+    body = REPORT.to_json()
+    body["operations"][0]["error"] = {"cause": 1, "message": "no"}
+    with pytest.raises(BadInput) as refused:
+        Report.from_json(body)
+    assert refused.value.field == "cause"
+
+
+@pytest.mark.parametrize("missing", ["incarnation", "seq"])
+def test_a_report_without_its_numbers_is_refused(missing: str) -> None:
+    body = REPORT.to_json()
+    del body[missing]
+    with pytest.raises(BadInput) as refused:
+        Report.from_json(body)
+    assert refused.value.field == missing
+
+
+def test_sources_of_an_order_are_those_of_the_node_that_claims_it() -> None:
+    order = Order(
+        job_id="job",
+        op_generation=1,
+        kind="model.load",
+        model="m",
+        slot=0,
+        backend="fault",
+        identity=None,
+        model_file="m.gguf",
+        files=(StagedFile(path="m.gguf", size=1, sha256="0", sources=("/api/node/{node_id}/files/m.gguf",)),),
+        model_options={},
+        file_fields={},
+        env={},
+        deadline_s=1.0,
+        install_timeout_s=1.0,
+        start_timeout_s=1.0,
+        load_timeout_s=1.0,
+        load_timeout_reason="",
+        stall_window_s=1.0,
+    )
+    read = Order.from_json(order.to_json()).for_node("node-7")
+    assert read.files[0].sources == ("/api/node/node-7/files/m.gguf",)
