@@ -109,7 +109,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise StartRefused(
                 f"port {port} on {host} is in use: another worker or program has it; "
-                "LOCALAI_SERVE_ADDR sets the base port, the worker's HTTP server takes the port below"
+                "LOCALAI_HTTP_ADDR sets the worker's HTTP address; without it, it is the port below LOCALAI_SERVE_ADDR"
             ) from None
         raise StartRefused(f"cannot listen on {host}:{port}: {error.strerror}") from None
     return listener

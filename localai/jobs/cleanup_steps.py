@@ -54,6 +54,7 @@ class CleanupSteps:
             self._owner.fail(job, Cause.NO_NODE, "the node of this process was removed", ended=True)
             return
         with self._lock:
+            self._forget_old()
             at, sent = self._next.get(job.id, (0.0, 0))
             if at > self._clock():
                 return
@@ -78,6 +79,11 @@ class CleanupSteps:
             self._announcer.tell((TellRouting(),))
         self._forget(job)
         self._owner.finish(job)
+
+    def _forget_old(self) -> None:
+        """Let go of jobs that an agent's report has ended: their next stop was due long ago."""
+        long_ago = self._clock() - self._windows.stop_retry_late_s
+        self._next = {job_id: planned for job_id, planned in self._next.items() if planned[0] > long_ago}
 
     def _forget(self, job: Job) -> None:
         with self._lock:
