@@ -27,11 +27,11 @@ test: unit contract integration acceptance ## every tier of tests
 unit contract integration acceptance: setup
 	$(BIN)/python -m pytest tests/$@ -m $@ -q
 
-ui-test: setup ## the browser tier
+ui-test: setup ## the pages in a real browser: a Chromium on the path
 	$(BIN)/python -m pytest tests/ui -m ui -q
 
 bench: setup ## speed and memory, as ratios measured side by side
-	@echo "make bench has nothing to run yet: the benchmarks come with the release after this one"; exit 1
+	$(BIN)/python -m tests.bench $(ARGS)
 
 sim: setup ## the engine's steps in virtual time: SEEDS=5000 MINUTES=3 FIRST=0
 	$(BIN)/python -m tests.simulator.run --seeds $(or $(SEEDS),5000) --minutes $(or $(MINUTES),3) --first $(or $(FIRST),0)

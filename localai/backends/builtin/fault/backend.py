@@ -125,6 +125,7 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
             parts = answers.replies(self._name, wanted.tokens, request)
         for part in parts:
             if gone.wait(pause_s) or gone.is_set():
+                serving.log("a call ended early")
                 return
             yield part
             _crash_at(wanted, part.tokens)

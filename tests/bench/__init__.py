@@ -1,0 +1,1 @@
+"""Speed and memory, side by side with what they are compared with: `make bench`, docs/reference/bench.md."""
