@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from html import unescape
 from pathlib import Path
@@ -169,3 +170,10 @@ def test_an_address_of_the_api_leads_a_person_to_the_sign_in_too(bench: WebBench
     assert bench.client.get("/api/jobs", headers=HTML).headers["Location"] == "/login?next=%2Fapi%2Fjobs"
     post = bench.client.post("/v1/chat/completions", json={}, headers=HTML)
     assert post.status_code == 401, "a write is not a page"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_scripts_of_a_page_stay_small(signed_in: WebBench, path: str) -> None:
+    text = signed_in.client.get(path, headers=HTML).get_data(as_text=True)
+    names = [name.split("/", 3)[3] for name in re.findall(r'rel="modulepreload" href="([^"]+)"', text)]
+    assert sum(len(gzip.compress((STATIC / name).read_bytes())) for name in names) < 40_000

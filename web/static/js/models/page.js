@@ -1,9 +1,9 @@
 // Models: which configs there are, how loaded each is, and why a load goes on or was held.
 
-import { getJson, sentence } from "../lib/api.js";
+import { getJson, postJson, sentence } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { many } from "../lib/format.js";
-import { find } from "../lib/frame.js";
+import { find, say } from "../lib/frame.js";
 import { live } from "../lib/live.js";
 import { bar, figures } from "../parts/progress.js";
 import { status } from "../parts/status.js";
@@ -16,16 +16,18 @@ import { table } from "../parts/table.js";
  * @typedef {{models: Model[], problems: {file: string, error: string}[]}} Reading
  */
 
+/** @type {Map<string, string>} what became of asking for a load, by the name of the model */
+const answers = new Map();
 const BUSY = new Set(["pending", "installing", "staging", "loading"]);
 
 /** @param {Reading} reading */
-function draw({ models, problems }) {
-  if (!models.length) return [unusable(problems), empty()];
-  const loaded = models.filter((model) => model.state === "loaded").length;
+function draw({ models: rows, problems }) {
+  if (!rows.length) return [unusable(problems), empty()];
+  const loaded = rows.filter((model) => model.state === "loaded").length;
   return [
     unusable(problems),
-    h("p", { class: "faint", key: "count" }, `${many(models.length, "model")}, ${loaded} loaded`),
-    table("Models", COLUMNS, models, (model) => model.name),
+    h("p", { class: "faint", key: "count" }, `${many(rows.length, "model")}, ${loaded} loaded`),
+    table("Models", COLUMNS, rows, (model) => model.name),
   ];
 }
 
@@ -54,9 +56,14 @@ function state(model) {
   if (model.disabled) return status("disabled");
   if (loading && model.state === "failed")
     return [status("failed"), h("div", { class: "cause", title: loading.last_error }, held(loading))];
-  if (!loading || !BUSY.has(model.state)) return status(model.state);
+  if (!loading || !BUSY.has(model.state)) return [status(model.state), answer(model)];
   const where = loading.node ? `on ${loading.node}` : "no node yet";
   return [status(model.state), h("div", { class: "meter" }, bar(loading), h("span", null, figures(loading) || where))];
+}
+
+/** @param {Model} model */
+function answer(model) {
+  return answers.has(model.name) && h("div", { class: "cause" }, answers.get(model.name));
 }
 
 /** @param {import("../parts/progress.js").LoadStatus} loading */
@@ -68,23 +75,32 @@ function held(loading) {
 /** @param {Model} model */
 function actions(model) {
   const chats = !model.disabled && (!model.known_usecases?.length || model.known_usecases.includes("chat"));
-  const links = [
+  const at = `/app/chat?model=${encodeURIComponent(model.name)}`;
+  const hidden = (/** @type {string} */ text) => h("span", { class: "unseen" }, ` ${text}`);
+  const parts = [
+    model.state === "unloaded" &&
+      !model.disabled &&
+      h("button", { key: "load", type: "button", onclick: () => load(model.name) }, "Load", hidden(model.name)),
     model.loading &&
-      h(
-        "a",
-        { key: "job", href: `/app/jobs/${model.loading.job_id}` },
-        "Job",
-        h("span", { class: "unseen" }, ` of ${model.name}`),
-      ),
-    chats &&
-      h(
-        "a",
-        { key: "chat", href: `/app/chat?model=${encodeURIComponent(model.name)}` },
-        "Chat",
-        h("span", { class: "unseen" }, ` with ${model.name}`),
-      ),
+      h("a", { key: "job", href: `/app/jobs/${model.loading.job_id}` }, "Job", hidden(`of ${model.name}`)),
+    chats && h("a", { key: "chat", href: at, class: "slot" }, "Chat", hidden(`with ${model.name}`)),
   ].filter(Boolean);
-  return links.length ? links : null;
+  // An empty place keeps the buttons of all rows below each other.
+  return parts.length && !chats ? [...parts, h("span", { key: "no-chat", class: "slot" })] : parts;
+}
+
+/** @param {string} name */
+async function load(name) {
+  try {
+    await postJson("/backend/load", { model: name });
+    answers.delete(name);
+    say(`The load of ${name} has begun.`);
+  } catch (error) {
+    answers.set(name, `Not loaded: ${/** @type {Error} */ (error).message}`);
+    say(answers.get(name) ?? "");
+  }
+  models.redraw();
+  models.now();
 }
 
 /** @param {Reading["problems"]} problems */
@@ -109,7 +125,7 @@ function empty() {
   );
 }
 
-live(find("page"), {
+const models = live(find("page"), {
   what: "the models",
   read: () => getJson("/api/models"),
   draw,
