@@ -12,6 +12,7 @@
     ├── ModelLoading          the load goes on; ask again
     ├── ModelHeld             an attempt failed and its hold has not ended; carries the real cause
     ├── Replaced              a write touched no row: somebody else owns the attempt now; read the row, believe only it
+    │   └── NotTheNextLife    a registration that names another life than the node's newest
     ├── StorageUnavailable    the database refused or did not answer
     ├── NoRoute               nobody listens for this node: it is absent
     ├── NodeQuiet             the node did not answer within the limit; nothing is known
@@ -121,6 +122,16 @@ class ModelHeld(LocalAIError):
 
 class Replaced(LocalAIError):
     """You were replaced: another owner or attempt has taken this over."""
+
+
+class NotTheNextLife(Replaced):
+    """The newest life of this node is number {incarnation}; a registration that names another comes too late."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        super().__init__(
+            f"the newest life of this node is number {incarnation}; a registration that names another comes too late"
+        )
 
 
 class StorageUnavailable(LocalAIError):

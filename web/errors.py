@@ -158,10 +158,12 @@ def node_admin_body(error: LocalAIError) -> dict[str, Any]:
 
 
 def node_body(error: LocalAIError) -> dict[str, Any]:
-    """What agents read: a plain text, and for a refused claim the state of the job."""
+    """What agents read: a text; of a refused claim also the job's state, of a late registration the newest life."""
     body: dict[str, Any] = {"error": text_of(error)}
     if isinstance(error, WorkerMustDrop):
         body["state"] = error.state
+    if isinstance(error, errors.NotTheNextLife):
+        body["incarnation"] = error.incarnation
     return body
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from localai import logs
-from localai.errors import LocalAIError, NotAuthenticated, NotFound, Replaced, StartRefused
+from localai.errors import LocalAIError, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
 from localai.jobs.operation_rules import Report, ReportAnswer
 
 log = logs.get(__name__)
@@ -105,11 +105,16 @@ class Frontends:
         self._client.close()
 
     def register(self, body: Mapping[str, Any]) -> Registered:
-        """Begin an incarnation. Raises NotAuthenticated, StartRefused (the frontend's word), NoFrontend."""
+        """Begin an incarnation.
+
+        Raises NotTheNextLife, NotAuthenticated, StartRefused (the frontend's word), NoFrontend.
+        """
         token = self._registration_token
         reply = self._ask("POST", "/api/node/register", lambda: {**body, "token": token}, token=token)
         if reply.status == 401:
             raise NotAuthenticated(reply.error)
+        if reply.status == 409 and isinstance(reply.body.get("incarnation"), int):
+            raise NotTheNextLife(reply.body["incarnation"])
         if reply.status not in (200, 201):
             raise StartRefused(f"registration was refused: {reply.error}")
         return Registered(

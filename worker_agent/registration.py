@@ -11,7 +11,7 @@ from typing import Any
 
 import localai
 from localai import logs
-from localai.errors import NotAuthenticated, StartRefused
+from localai.errors import NotAuthenticated, NotTheNextLife, StartRefused
 from localai.settings import Settings
 from worker_agent.addresses import Addresses
 from worker_agent.frontends import Frontends, NoFrontend, Registered
@@ -39,12 +39,18 @@ def description(settings: Settings, addresses: Addresses, hostname: str, figures
 def register(frontends: Frontends, body: Mapping[str, Any], stop: threading.Event) -> Registered | None:
     """Register, asking again while no frontend answers; None when ``stop`` is set first. Raises StartRefused.
 
-    Call it only after everything that earlier incarnations started is dead: registering declares exactly that.
+    Call it only after everything that earlier incarnations started is dead: registering declares exactly that. Each
+    registration names the newest life, which the first answer says: one that a frontend carries out late, after this
+    agent has begun its work, names an older one and is refused.
     """
-    retry_s = RETRY_S[0]
+    retry_s, after = RETRY_S[0], 0
     while not stop.is_set():
         try:
-            return frontends.register(body)
+            return frontends.register({**body, "after": after})
+        except NotTheNextLife as error:
+            if error.incarnation != after:
+                after = error.incarnation
+                continue
         except NotAuthenticated:
             raise StartRefused(
                 "the frontend does not accept this worker's registration token; "

@@ -2,7 +2,7 @@
 
 -- known_node --
 -- Held until the registration commits. A node is matched by its name and keeps its id.
-SELECT id, approved FROM nodes WHERE name = %(name)s FOR UPDATE;
+SELECT id, approved, incarnation FROM nodes WHERE name = %(name)s FOR UPDATE;
 
 -- register_node --
 -- A new life of the agent: its number is drawn here, its reports begin at zero, its older credential ends.

@@ -62,6 +62,8 @@ class Registration:
     labels: Mapping[str, str] = field(default_factory=dict)
     max_replicas_per_model: int = 1
     figures: Figures = field(default_factory=Figures)
+    #: The newest life that the agent knows of, 0 for none; None: an agent of an older version does not say.
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,15 @@ def status_at_registration(*, known: bool, approved: bool, approve: bool) -> tup
     """Status and approval of a node that registers: an approval, once given, outlives every restart."""
     approved = (known and approved) or approve
     return (Status.HEALTHY if approved else Status.PENDING), approved
+
+
+def is_next_life(after: int | None, newest: int) -> bool:
+    """Whether a registration begins the life after the newest one.
+
+    One that was carried out late, when its agent had given it up and registered elsewhere, would declare that nothing
+    of the agent's work runs while it does.
+    """
+    return after is None or after == newest
 
 
 def automatic_labels(name: str, figures: Figures, max_replicas: int) -> dict[str, str]:

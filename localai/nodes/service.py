@@ -57,7 +57,10 @@ class NodeService(Generic[Moved]):
         self._seen: set[NodeId] = set()
 
     def register(self, registration: Registration) -> Registered:
-        """Begin a new life of an agent. The agent vouches that nothing of an older life runs any more."""
+        """Begin a new life of an agent. The agent vouches that nothing of an older life runs any more.
+
+        Raises NotTheNextLife where it names another life than the newest one.
+        """
         token = secrets.token_urlsafe(32)
         approve = self._auto_approve or registration.name in self._approve_names
         row = self._store.register(registration, _hash(token), approve=approve)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from localai.errors import NotTheNextLife
 from localai.ids import NodeId, new_id
 from localai.nodes.ports import NewLife
 from localai.nodes.rules import (
@@ -19,6 +20,7 @@ from localai.nodes.rules import (
     Registration,
     Status,
     automatic_labels,
+    is_next_life,
     status_at_registration,
 )
 from localai.nodes.views import NodeView
@@ -47,14 +49,22 @@ class PgNodeStore(Generic[Moved]):
         self._unit_of_work, self._new_life = unit_of_work, new_life
 
     def register(self, registration: Registration, credential_hash: str, *, approve: bool) -> RegisteredRow[Moved]:
-        """Begin a new incarnation, end what older ones ran, and raise the routing version, or none of it."""
+        """Begin a new incarnation, end what older ones ran, and raise the routing version, or none of it.
+
+        Raises NotTheNextLife.
+        """
         with self._unit_of_work() as uow:
             known = uow.execute(SQL["known_node"], {"name": registration.name}).first()
+            newest = known.incarnation if known is not None else 0
+            if not is_next_life(registration.after, newest):
+                raise NotTheNextLife(newest)
             status, approved = status_at_registration(
                 known=known is not None, approved=known is not None and known.approved, approve=approve
             )
             parameters = _parameters(registration, credential_hash, status, approved)
             row = uow.execute(SQL["register_node"], parameters).mappings().one()
+            if not is_next_life(registration.after, row["incarnation"] - 1):
+                raise NotTheNextLife(row["incarnation"] - 1)  # two first registrations at once
             moved = self._new_life(uow, NodeId(row["id"]), row["incarnation"])
             uow.execute(SQL["raise_routing_version"])
             return RegisteredRow(**row, moved=moved)

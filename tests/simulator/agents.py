@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from worker_agent.hooks import Hooks
 from worker_agent.operations import Key, Operations
 from worker_agent.processes.rules import Running, StartMove
 from worker_agent.processes.supervisor import ModelProcess
+from worker_agent.registration import register
 from worker_agent.reports import Intervals, Reporter
 from worker_agent.runner import OperationRun, Parts
 from worker_agent.stops import StopResponder
@@ -50,6 +51,20 @@ class Pace:
     kill_ttl_s: float = 90.0
     call_timeout_s: float = 10.0
     stop_bound_s: float = 15.0
+
+
+class NeverStopped:
+    """The event of an agent that nobody asks to end, which is waited for in virtual time."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> bool:
+        self._process.sleep(seconds)
+        return False
 
 
 class VirtualWork(Work):
@@ -238,17 +253,18 @@ class HttpCalls:
         )
         return str(status)
 
-    def register(self, registration: Registration) -> Registered:
-        row, _ = self._ask(lambda: lambda services: services.registrations.register(registration), in_time=True)
+    def register(self, body: Mapping[str, Any]) -> Registered:
+        registration = Registration(**body)
+        row, _ = self._ask(lambda: lambda services: services.nodes.register(registration))
         return Registered(row.id, row.name, row.status, row.incarnation, row.node_token)
 
-    def _ask(self, make: Callable[[], Callable[[Any], Any]], *, in_time: bool = False) -> tuple[Any, float]:
+    def _ask(self, make: Callable[[], Callable[[Any], Any]]) -> tuple[Any, float]:
         agent = self._agent
         for web in agent.world.webs_in_turn():
             sent_at, ask = agent.clock(), make()
             agent.hub.point("agent: question ready")
             try:
-                return agent.world.http(agent, web, ask, agent.pace.call_timeout_s, in_time=in_time), sent_at
+                return agent.world.http(agent, web, ask, agent.pace.call_timeout_s), sent_at
             except (NoAnswer, StorageUnavailable):
                 continue
         raise NoFrontend
@@ -274,14 +290,9 @@ class AgentLife(Process):
         """Kill leftovers, register, then take orders."""
         self.machine.kill_leftovers()
         self.hub.point("agent: leftovers dead, not registered")
-        registration = Registration(
-            name=self.machine.name, figures=Figures(**self.world.room()), max_replicas_per_model=2
-        )
-        while self.registered is None:
-            try:
-                self.registered = self.calls.register(registration)
-            except NoFrontend:
-                self.sleep(2.0)
+        body = {"name": self.machine.name, "figures": Figures(**self.world.room()), "max_replicas_per_model": 2}
+        self.registered = register(self.calls, body, NeverStopped(self))  # type: ignore[arg-type]  # their virtual forms
+        assert self.registered is not None
         self.machine.node_id = NodeId(self.registered.node_id)
         self.hub.log(f"{self.name} is incarnation {self.registered.incarnation}")
         self.reporter = Reporter(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 
+from localai.errors import NotTheNextLife
 from localai.ids import JobId, NodeId, ProcessInstance
 from localai.jobs.job import LIVE, StopState, after
 from localai.jobs.kinds import REPLICA_CLEANUP
 from localai.jobs.ports import Moved
-from localai.nodes.rules import BeatRow, Figures, Registration, Status, status_at_registration
+from localai.nodes.rules import BeatRow, Figures, Registration, Status, is_next_life, status_at_registration
 from localai.nodes.store import RegisteredRow
 from localai.replicas.store import Leftover, RoutingReplica, RoutingSnapshot
 from tests.simulator.tables import Node, Tables
@@ -26,6 +27,8 @@ class MemoryNodes:
     def register(self, registration: Registration, credential_hash: str, *, approve: bool) -> RegisteredRow[Moved]:
         now = self._tables.now()
         known = next((node for node in self._tables.nodes.values() if node.name == registration.name), None)
+        if not is_next_life(registration.after, known.incarnation if known else 0):
+            raise NotTheNextLife(known.incarnation if known else 0)
         node = known or Node(id=NodeId(self._tables.new_id()), name=registration.name, created_at=now, status_at=now)
         node.status, node.approved = status_at_registration(
             known=known is not None, approved=node.approved, approve=approve

@@ -5,7 +5,7 @@ Some guards hide each other, so some mutants take out two; `docs/reference/simul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -270,6 +270,19 @@ class _UngrantedAgent(AgentLife):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.calls = _UngrantedCalls(self)
+
+
+class _NamelessCalls(HttpCalls):
+    """Registers without a word about the newest life."""
+
+    def register(self, body: Mapping[str, Any]) -> Registered:
+        return super().register({**body, "after": None})
+
+
+class _NamelessAgent(AgentLife):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.calls = _NamelessCalls(self)
 
 
 class _LateOperations(VirtualOperations):
@@ -633,6 +646,12 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(a_finished_load_is_of_the_revision_that_holds,),
         patches=(_without(Finish, revision_unchanged),),
         profile=without(EDITS, freeze=0.5, freeze_at="finish: before", freezes_s=(10.0, 20.0)),
+    ),
+    Mutant(
+        name="a registration that is carried out late begins a life",
+        protects="registration",
+        seen_by=(ended_is_a_fact,),
+        parts=Parts(agent=_NamelessAgent),
     ),
     Mutant(
         name="a sweep takes a lease for lapsed that is valid",

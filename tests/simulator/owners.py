@@ -97,21 +97,14 @@ class Services:
         self.operations = OperationService(rows(world.operation_rows), jobs, announcer)
         self.loads = LoadService(loads, loads, announcer)
         self.jobs = JobService(jobs, jobs, announcer)
-        self.nodes = _nodes(rows(world.node_rows), announcer)
-        #: A registration is one step here: nothing fences one that is carried out after its agent has begun to work.
-        self.registrations = _nodes(world.node_rows, announcer)
-
-
-def _nodes(store: Any, announcer: Announcer) -> NodeService[Any]:
-    events: Any = NoEvents()
-    return NodeService(
-        store,
-        events,
-        tell_moved=lambda moved: announcer.moved(*moved),
-        checkpoint_s=30.0,
-        stale_after_s=STALE_S,
-        auto_approve=True,
-    )
+        self.nodes: NodeService[Any] = NodeService(
+            rows(world.node_rows),
+            events,
+            tell_moved=lambda moved: announcer.moved(*moved),
+            checkpoint_s=30.0,
+            stale_after_s=STALE_S,
+            auto_approve=True,
+        )
 
 
 class Web(Process):

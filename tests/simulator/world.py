@@ -38,7 +38,7 @@ from tests.simulator.memory_loads import MemoryLoads
 from tests.simulator.memory_nodes import MemoryNodes, MemoryReplicas
 from tests.simulator.memory_operations import MemoryOperations
 from tests.simulator.memory_sweeps import MemorySweeps
-from tests.simulator.network import Network, NoAnswer, Weather
+from tests.simulator.network import Network, Weather
 from tests.simulator.owners import ControlProcess, Web
 from tests.simulator.schedules import ALL, Profile, drawn_weather
 from tests.simulator.tables import Replica, Seen, Tables
@@ -304,19 +304,9 @@ class World:
     def webs_in_turn(self) -> list[Web]:
         return self.webs[:] if self.draw.random() < 0.5 else self.webs[::-1]
 
-    def http(
-        self, caller: Process, web: Web, ask: Callable[[Any], Any], timeout_s: float, *, in_time: bool = False
-    ) -> Any:
-        """A call to a web process. ``in_time``: it is carried out at most once, and not after the caller gave it up."""
-        until, done = self.hub.now + timeout_s, [False]
-
-        def carry_out() -> Any:
-            if in_time and (done[0] or self.hub.now > until or self.network.database_down_until > self.hub.now):
-                raise NoAnswer
-            done[0] = True
-            return ask(web.services)
-
-        return self.network.call(caller, web, carry_out, timeout_s)
+    def http(self, caller: Process, web: Web, ask: Callable[[Any], Any], timeout_s: float) -> Any:
+        """A call to a web process."""
+        return self.network.call(caller, web, lambda: ask(web.services), timeout_s)
 
     # What the parts ask
 

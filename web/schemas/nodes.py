@@ -46,6 +46,7 @@ class _Registration(_Figures):
     capability = text(64)
     labels = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
     max_replicas_per_model = whole(0)
+    after = whole(0, _BIGINT)
 
 
 class _Heartbeat(_Figures):
@@ -80,6 +81,7 @@ def read_registration(body: Mapping[str, Any]) -> tuple[Registration, str]:
         labels=data["labels"],
         max_replicas_per_model=data["max_replicas_per_model"] or 1,
         figures=_figures(data),
+        after=data["after"],
     )
     return registration, data["token"]
 

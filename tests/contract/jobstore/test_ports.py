@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from localai.errors import NotTheNextLife
 from localai.ids import JobId, NodeId, OwnerId, ProcessInstance, new_id
 from localai.jobs.event_rules import Fail
 from localai.jobs.job import Job, State, StopState
@@ -13,6 +14,7 @@ from localai.jobs.kinds import MODEL_INSTALL, REPLICA_CLEANUP
 from localai.jobs.operation_rules import OperationReport, OpState, Phase, ProcessReport, Report
 from localai.jobs.ports import Intake, NewJob
 from localai.loads.ports import NotFinished, NotPlaced, Reservation
+from localai.nodes.rules import Registration
 from localai.placement.rules import Placement
 from tests.contract.jobstore.stores import WINDOWS, Stores
 
@@ -195,6 +197,19 @@ def test_a_new_life_proves_what_older_ones_ran(stores: Stores) -> None:
     assert stores.job(doomed.id).stop_state == StopState.CONFIRMED
     assert stores.replica_rows() == []
     assert not stores.operations.claim(node, incarnation, running.id, running.op_generation or 0, 0).current_incarnation
+
+
+def test_a_registration_that_is_carried_out_late_begins_no_life(stores: Stores) -> None:
+    late = Registration(name="n", after=0)
+    stores.nodes.register(late, "hash", approve=True)
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    with pytest.raises(NotTheNextLife) as refused:
+        stores.nodes.register(late, "hash", approve=True)
+    assert refused.value.incarnation == incarnation
+    assert stores.job(job.id).state == State.RUNNING
+    named = Registration(name="n", after=incarnation)
+    assert stores.nodes.register(named, "hash", approve=True).incarnation == incarnation + 1
 
 
 def test_a_process_nobody_owns_is_named_and_its_cleanup_ends_with_it(stores: Stores) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localai.errors import Replaced
+from localai.errors import NotTheNextLife, Replaced
 from localai.jobs.operation_rules import Order, Report, ReportAnswer
 from localai.jobs.operations import WorkerMustDrop
 from localai.nodes.service import Registered
@@ -150,6 +150,17 @@ def test_a_registration_is_answered_with_a_credential(bench: WebBench) -> None:
     assert (answer["node_token"], answer["incarnation"], answer["created_at"]) == ("drawn", 5, "2030-01-02T00:00:00Z")
     assert answer["link"] == {"kind": "nats"}
     assert bench.nodes.registered[0].figures.total_ram == 5
+
+
+def test_a_registration_that_comes_too_late_learns_the_newest_life(bench: WebBench) -> None:
+    def register(registration: Any) -> Registered:
+        assert registration.after == 0
+        raise NotTheNextLife(6)
+
+    bench.nodes.register = register  # type: ignore[attr-defined]
+    body = {"name": "n", "address": "h:1", "token": "registration-token", "after": 0}
+    response = bench.client.post("/api/node/register", json=body, headers=REGISTRATION)
+    assert (response.status_code, response.get_json()["incarnation"]) == (409, 6)
 
 
 @pytest.mark.parametrize(

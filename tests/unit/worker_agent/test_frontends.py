@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
-from localai.errors import NotAuthenticated, NotFound, Replaced, StartRefused
+from localai.errors import NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
 from localai.jobs.operation_rules import Report
 from tests.unit.worker_agent.factories import Clock
 from worker_agent.frontends import ClaimRefused, Frontends, NoFrontend, Registered
@@ -150,6 +150,13 @@ def test_registration_shows_the_token_in_header_and_body_and_gives_the_credentia
 
     registered = frontends(handle).register({"name": "node"})
     assert (registered.node_id, registered.incarnation, registered.node_token) == ("n", 3, "own")
+
+
+def test_a_registration_of_another_life_than_the_next_learns_which_is_the_newest() -> None:
+    handle, _ = answering(a=(409, {"error": "too late", "incarnation": 7}))
+    with pytest.raises(NotTheNextLife) as refused:
+        frontends(handle).register({"name": "node", "after": 0})
+    assert refused.value.incarnation == 7
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, NotAuthenticated), (400, StartRefused)])

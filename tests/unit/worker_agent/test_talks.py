@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localai.errors import LocalAIError, NotAuthenticated, NotFound, Replaced, StartRefused
+from localai.errors import LocalAIError, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
 from localai.jobs.operation_rules import Answer, OperationAnswer, Report, ReportAnswer
 from tests.unit.worker_agent.factories import JOB, Clock, order, running
 from worker_agent.frontends import NoFrontend, Registered
@@ -97,6 +97,12 @@ def test_registration_asks_again_while_nobody_answers() -> None:
     frontend = Frontend(NoFrontend("down"), REGISTERED)
     assert register(frontend, {"name": "node"}, stop) == REGISTERED  # type: ignore[arg-type]
     assert len(frontend.bodies) == 2
+
+
+def test_registration_names_the_newest_life_once_a_frontend_said_which_it_is() -> None:
+    frontend = Frontend(NotTheNextLife(3), NoFrontend("down"), REGISTERED)
+    assert register(frontend, {"name": "node"}, threading.Event()) == REGISTERED  # type: ignore[arg-type]
+    assert [body["after"] for body in frontend.bodies] == [0, 3, 3]
 
 
 def test_registration_gives_up_when_the_agent_is_to_end() -> None:
