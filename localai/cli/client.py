@@ -47,7 +47,10 @@ class Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
             # A proxy of the environment stands on the way to other machines, not to this one.
-            proxies = urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1")
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("one looks like http://host:8080")
+            proxies = parts.hostname not in ("127.0.0.1", "localhost", "::1")
             self._http = httpx2.Client(base_url=url, timeout=_TIMEOUT_S, headers=headers, trust_env=proxies)
         except (ValueError, *self._bad_url) as error:
             raise self._unusable(error) from None

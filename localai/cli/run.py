@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import click
 
-from localai import shared_counts
 from localai.cli import migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
@@ -78,6 +77,8 @@ def warn(settings: Settings) -> None:
 
 
 def _start(supervisor: Supervisor, settings: Settings, folder: StateFolder, *, to_files: bool) -> None:
+    from localai import shared_counts  # late: a slow import that neither `--help` nor the servers need
+
     supervisor.call(lambda: migrations.upgrade_when_reachable(settings.database_url, say))
     shared_counts.wipe(shared_counts.folder_of(settings))
     supervisor.start(

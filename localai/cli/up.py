@@ -10,7 +10,6 @@ from typing import NoReturn
 
 import click
 
-from localai import shared_counts
 from localai.cli import migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
@@ -104,6 +103,8 @@ def _environment(settings: Settings, servers_only: bool) -> dict[str, str]:
 
 
 def _start_ours(supervisor: Supervisor, settings: Settings, folder: StateFolder, kept: Credentials) -> None:
+    from localai import shared_counts  # late: a slow import that neither `--help` nor the servers need
+
     admin_key(folder, settings.api_key[0])
     supervisor.call(lambda: migrations.upgrade(settings.database_url))
     _write_default_models(settings, folder)

@@ -278,9 +278,9 @@ def test_db_upgrade_runs_the_migrations_and_says_when_it_cannot(installation: In
         done = installation.ask("db", "upgrade", "--database-url", url)
         assert (done.returncode, done.stderr) == (0, "")
         assert has_schema(url)
-    for bad in (url, "mysql://u@127.0.0.1/d", "nonsense"):
+    for bad, code in ((url, 1), ("mysql://u@127.0.0.1/d", 1), ("nonsense", 2)):
         refused = installation.ask("db", "upgrade", "--database-url", bad)
-        assert refused.returncode == 1
+        assert refused.returncode == code
         assert len(refused.stderr.splitlines()) == 1 and "Traceback" not in refused.stderr, refused.stderr
 
 
@@ -317,7 +317,7 @@ def test_jobs_are_listed_and_shown_with_their_events_and_children(up: Installati
     shown = up.ask("jobs", "show", "j-1").stdout
     assert "staging" in shown and "claimed" in shown and "j-2" in shown and "no disk" in shown
     missing = up.ask("jobs", "show", "no/such")
-    assert missing.returncode == 1 and missing.stderr.startswith("localai: nothing at /api/jobs/no%2Fsuch")
+    assert missing.returncode == 4 and missing.stderr.startswith("localai: nothing at /api/jobs/no%2Fsuch")
 
 
 def test_chat_prints_the_answer_and_reads_standard_input(up: Installation) -> None:
@@ -333,12 +333,12 @@ def test_chat_waits_for_a_load_and_shows_it(up: Installation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
-    [("unknown", "does not exist"), ("broken", "no such library"), ("cut", "cut off")],
+    ("model", "words", "code"),
+    [("unknown", "does not exist", 4), ("broken", "no such library", 1), ("cut", "cut off", 1)],
 )
-def test_chat_says_the_cause_in_one_line_and_fails(up: Installation, model: str, words: str) -> None:
+def test_chat_says_the_cause_in_one_line_and_fails(up: Installation, model: str, words: str, code: int) -> None:
     answer = up.ask("chat", model, "hello")
-    assert answer.returncode == 1
+    assert answer.returncode == code
     assert words in answer.stderr and "Traceback" not in answer.stderr
     assert len(answer.stderr.splitlines()) == 1
 
@@ -349,7 +349,7 @@ def test_a_server_that_is_not_there_is_explained(up: Installation, arguments: tu
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         answer = up.ask(*arguments, "--url", url)
-    assert answer.returncode == 1
+    assert answer.returncode == 3
     (line,) = answer.stderr.splitlines()
     assert url in line and "localai up" in line and "LOCALAI_URL" in line
 
@@ -357,12 +357,12 @@ def test_a_server_that_is_not_there_is_explained(up: Installation, arguments: tu
 @pytest.mark.parametrize("url", ["nonsense", "ftp://x", "http://"])
 def test_a_url_that_cannot_be_used_is_one_line(up: Installation, url: str) -> None:
     answer = up.ask("nodes", "list", "--url", url)
-    assert answer.returncode == 1 and len(answer.stderr.splitlines()) == 1, answer.stderr
+    assert answer.returncode == 2 and len(answer.stderr.splitlines()) == 1, answer.stderr
 
 
 def test_a_wrong_key_says_where_the_key_comes_from(up: Installation) -> None:
     answer = up.ask("nodes", "list", LOCALAI_API_KEY="wrong")
-    assert answer.returncode == 1
+    assert answer.returncode == 6
     assert "a key is required" in answer.stderr and "LOCALAI_API_KEY" in answer.stderr
 
 

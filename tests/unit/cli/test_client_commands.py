@@ -136,6 +136,8 @@ def test_a_command_line_that_cannot_be_used_is_two_and_asks_nobody(
         {"LOCALAI_URL": "http://[::1"},
         {"LOCALAI_URL": "ftp://server"},
         {"LOCALAI_URL": "server:8080"},
+        {"LOCALAI_URL": "http://"},
+        {"LOCALAI_URL": "nonsense"},
         {"LOCALAI_URL": "http://server:port"},
     ],
 )
