@@ -57,17 +57,17 @@ def test_a_name_that_only_a_client_knows_is_in_no_figure(bench: WebBench) -> Non
 
 
 def test_every_end_of_an_answer_has_its_word(bench: WebBench) -> None:
-    node = bench.model("loads").node_name
-    bench.chat("loads")
-    assert requests_of("loads", "loading") == 1
+    node = bench.model("word-loads").node_name
+    bench.chat("word-loads")
+    assert requests_of("word-loads", "loading") == 1
 
-    bench.model("refuses", fails(grpc.StatusCode.INVALID_ARGUMENT, "too long"))
-    bench.chat("refuses")
-    assert requests_of("refuses", "refused", node) == 1
+    bench.model("word-refuses", fails(grpc.StatusCode.INVALID_ARGUMENT, "too long"))
+    bench.chat("word-refuses")
+    assert requests_of("word-refuses", "refused", node) == 1
 
-    bench.model("breaks", fails(grpc.StatusCode.INTERNAL, "no", after=("a",)))
-    bench.chat("breaks", stream=True)
-    assert requests_of("breaks", "failed", node) == 1
+    bench.model("word-breaks", fails(grpc.StatusCode.INTERNAL, "no", after=("a",)))
+    bench.chat("word-breaks", stream=True)
+    assert requests_of("word-breaks", "failed", node) == 1
 
 
 def test_a_stream_whose_client_leaves_is_cancelled_and_not_ok(bench: WebBench) -> None:
