@@ -34,6 +34,7 @@ bench: setup ## speed and memory, as ratios measured side by side
 	$(BIN)/python -m tests.bench $(ARGS)
 
 sim: setup ## the engine's steps in virtual time: SEEDS=5000 MINUTES=3 FIRST=0
+	$(BIN)/python -m pytest tests/simulator -m simulator -q
 	$(BIN)/python -m tests.simulator.run --seeds $(or $(SEEDS),5000) --minutes $(or $(MINUTES),3) --first $(or $(FIRST),0)
 
 prove: setup ## the long runs: 200,000 schedules

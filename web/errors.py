@@ -78,6 +78,9 @@ TABLE: dict[type[LocalAIError], Row] = {
         "The last load failed with this cause. `Retry-After` is when the next one may begin.",
     ),
     errors.Replaced: Row(409, "replaced", "conflict_error", "Somebody else owns this now; read it again."),
+    errors.NotTheNextLife: Row(
+        409, "not_the_next_life", "conflict_error", "A registration of an agent that came late; it asks again."
+    ),
     WorkerMustDrop: Row(409, "refused", "conflict_error", "An agent claimed an operation that must not start."),
     errors.StorageUnavailable: Row(
         503, "storage_unavailable", _UNAVAILABLE, "The database refused or did not answer in time.", 5, own_text=False

@@ -63,7 +63,7 @@ class NeverStopped:
         return False
 
     def wait(self, seconds: float) -> bool:
-        self._process.sleep(seconds)
+        self._process.pass_time(seconds)
         return False
 
 
@@ -125,7 +125,7 @@ class VirtualOperations(Operations):
         while not holds():
             if self._hub.now >= until:
                 return False
-            self._hub.sleep(0.5)
+            self._hub.pass_time(0.5)
         return True
 
 
@@ -369,18 +369,18 @@ class AgentLife(Process):
                 retry_s = 0.5
                 self._news.wait(self.pace.report_s if busy else self.pace.beat_s)
             else:
-                self.sleep(min(retry_s, self.pace.report_s))
+                self.pass_time(min(retry_s, self.pace.report_s))
                 retry_s = min(retry_s * 2, self.pace.report_s)
 
     def _watch(self) -> None:
         while True:
-            self.sleep(self.pace.watch_s if self.operations.incomplete() else self.pace.watch_s * 5)
+            self.pass_time(self.pace.watch_s if self.operations.incomplete() else self.pace.watch_s * 5)
             self.operations.watch()
 
     def _beat(self) -> None:
         assert self.registered is not None
         while True:
-            self.sleep(self.pace.beat_s * 2)
+            self.pass_time(self.pace.beat_s * 2)
             body = {"incarnation": self.registered.incarnation, "figures": Figures(**self.world.room())}
             try:
                 self.calls.heartbeat(self.registered.node_id, body)

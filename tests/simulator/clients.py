@@ -32,7 +32,7 @@ class Client(Process):
         while world.asking():
             for _ in range(world.hub.draw.choice((1, 1, 2))):
                 self.spawn(self._request)
-            self.sleep(world.hub.draw.choice((3.0, 10.0, 25.0, 60.0)))
+            self.pass_time(world.hub.draw.choice((3.0, 10.0, 25.0, 60.0)))
 
     def _request(self) -> None:
         world = self.world
@@ -49,7 +49,7 @@ class Client(Process):
 
     def _wait(self, job_id: str) -> None:
         while True:
-            self.sleep(5.0)
+            self.pass_time(5.0)
             try:
                 status = self._web(lambda services: self.read_cause(services, job_id))
             except (NoAnswer, StorageUnavailable):
@@ -71,12 +71,12 @@ class Client(Process):
         """Calls to the model by a web process that routes: a connection belongs to a process instance."""
         world, connections = self.world, {}
         while world.asking():
-            self.sleep(world.hub.draw.choice((4.0, 9.0, 30.0)))
+            self.pass_time(world.hub.draw.choice((4.0, 9.0, 30.0)))
             routed = [row for row in world.replica_rows.routing_snapshot().replicas if row.model == self.model]
             if not routed:
                 continue
             replica = world.hub.draw.choice(routed)
-            self.sleep(world.hub.draw.choice((0.0, 0.0, 1.0, 15.0)))
+            self.pass_time(world.hub.draw.choice((0.0, 0.0, 1.0, 15.0)))
             answered = self.call(replica, connections)
             if answered is not None:
                 world.facts.answers.append(Answered(self.model, answered, world.now()))

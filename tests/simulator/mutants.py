@@ -204,7 +204,7 @@ class _StoppingControl(ControlProcess):
 
     def _keep(self) -> None:
         while True:
-            self.sleep(self.world.renew_s)
+            self.pass_time(self.world.renew_s)
             held = {job_id: lease.ends for job_id, lease in self.owner.leases._leases.items()}
             for job_id in [job_id for job_id, ends in held.items() if ends <= self.clock()]:
                 self.owner.let_go(job_id)

@@ -144,7 +144,7 @@ class Installs:
 
     def install(self, model: str, progress: Callable[[Any], None], cancelled: Callable[[], bool]) -> None:
         for _ in range(3):
-            self._world.hub.sleep(self._world.fetch_s() / 3)
+            self._world.hub.pass_time(self._world.fetch_s() / 3)
             self._world.hub.point("install: bytes arrived")
             if cancelled():
                 return
@@ -196,7 +196,7 @@ class ControlProcess(Process):
 
     def _keep(self) -> None:
         while True:
-            self.sleep(self.world.renew_s)
+            self.pass_time(self.world.renew_s)
             try:
                 self.owner.renew()
             except StorageUnavailable:
@@ -205,7 +205,7 @@ class ControlProcess(Process):
     def _sweep(self) -> None:
         while True:
             self.sweep.run_once()
-            self.sleep(self.world.sweep_s)
+            self.pass_time(self.world.sweep_s)
 
     @staticmethod
     def _mark(rows: Any) -> None:

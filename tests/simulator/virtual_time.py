@@ -1,6 +1,6 @@
 """Who runs when: tasks as greenlets on one virtual clock, in processes that freeze and die between any two steps.
 
-The code under test is synchronous. Wherever it would wait or leave its process, it calls `Hub.sleep` or `Hub.point`, and
+The code under test is synchronous. Wherever it would wait or leave its process, it calls `Hub.pass_time` or `Hub.point`, and
 the hub runs somebody else: so a crash or a pause falls between a check and its statement, or a commit and its answer.
 """
 
@@ -34,9 +34,9 @@ class Process:
         """Seconds of this machine's own clock."""
         return self._offset + self._rate * self.hub.now
 
-    def sleep(self, seconds: float) -> None:
+    def pass_time(self, seconds: float) -> None:
         """Wait by this machine's clock."""
-        self.hub.sleep(seconds / self._rate)
+        self.hub.pass_time(seconds / self._rate)
 
     def spawn(self, work: Callable[..., object], *arguments: Any, delay_s: float = 0.0) -> None:
         """Run something in this process; nothing happens if it is dead by then."""
@@ -104,7 +104,7 @@ class Signal:
         if not self.is_set:
             task = getcurrent()
             self._waiting.append(task)
-            self._hub.sleep(1e9 if timeout_s is None else timeout_s)
+            self._hub.pass_time(1e9 if timeout_s is None else timeout_s)
             if task in self._waiting:
                 self._waiting.remove(task)
         return self.is_set
@@ -142,7 +142,7 @@ class Hub:
 
     # What tasks call
 
-    def sleep(self, seconds: float) -> None:
+    def pass_time(self, seconds: float) -> None:
         """Run others until then."""
         task = getcurrent()
         if not task.process.alive:
@@ -169,9 +169,9 @@ class Hub:
         if drawn < faults.freeze and faults.freeze_at in name:
             self.crashed[name] += 1
             process.freeze(self.draw.choice(faults.freezes_s) * self.draw.uniform(0.7, 1.3))
-            self.sleep(0.0)
+            self.pass_time(0.0)
         elif drawn - faults.freeze < faults.delay:
-            self.sleep(self.draw.random() * self.draw.random() * 0.8)
+            self.pass_time(self.draw.random() * self.draw.random() * 0.8)
 
     # What runs them
 

@@ -15,10 +15,10 @@ def test_a_killed_process_does_nothing_more_not_even_in_its_finally() -> None:
 
     def work() -> None:
         try:
-            hub.sleep(10)
+            hub.pass_time(10)
             said.append("went on")
         finally:
-            hub.sleep(1)
+            hub.pass_time(1)
             said.append("cleaned up")
 
     process.spawn(work)
@@ -32,7 +32,7 @@ def test_a_frozen_process_goes_on_where_it_was_when_it_thaws() -> None:
     process = Process(hub, "p")
 
     def work() -> None:
-        hub.sleep(3)
+        hub.pass_time(3)
         at.append(hub.now)
 
     process.spawn(work)
@@ -46,7 +46,7 @@ def test_a_machine_s_clock_runs_at_its_own_rate() -> None:
     slow = Process(hub, "slow", rate=0.5, offset=100.0)
 
     def work() -> None:
-        slow.sleep(5)
+        slow.pass_time(5)
         at.append((hub.now, slow.clock()))
 
     slow.spawn(work)

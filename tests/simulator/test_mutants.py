@@ -7,7 +7,7 @@ import pytest
 from tests.simulator.checker import RULES
 from tests.simulator.mutants import MUTANTS, Mutant, search
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.simulator
 #: Several times what the slowest one took when it was written.
 SCHEDULES = 400
 

@@ -7,7 +7,7 @@ import pytest
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.run import one, several
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.simulator
 SCHEDULES = 250
 
 
