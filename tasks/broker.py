@@ -26,9 +26,9 @@ from tasks.middleware.logs import LogFields
 
 #: A broker that does not answer holds up a sender this long and no longer.
 SOCKET_TIMEOUT_S = 2.0
-#: Of a million commands on a queue, those that also give back what a dead worker held. A worker polls some twenty times
+#: Of a million commands on a queue, those that also give back what a dead worker held. A worker polls some forty times
 #: a second, so about every ten seconds; the default takes minutes.
-MAINTENANCE_CHANCE = 5_000
+MAINTENANCE_CHANCE = 2_500
 #: By the clocks of the clients: a worker that was silent this long has lost what it held. The row, and not this,
 #: decides when work is given up, so the value only has to stand far above a pause of a healthy process.
 HEARTBEAT_TIMEOUT_MS = 60_000
