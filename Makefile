@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.ready
 
-.PHONY: help setup run test check fmt bench ui-test sim prove unit contract integration acceptance clean
+.PHONY: help setup run test check fmt bench bench-peers ui-test sim prove unit contract integration acceptance clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -32,6 +32,10 @@ ui-test: setup ## the pages in a real browser: a Chromium on the path
 
 bench: setup ## speed and memory, as ratios measured side by side
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-peers: setup ## the warm path beside LiteLLM's proxy, which is installed into build/peers
+	@test -x build/peers/bin/litellm || { $(PYTHON) -m venv build/peers && build/peers/bin/python -m pip install --quiet 'litellm[proxy]'; }
+	$(BIN)/python -m tests.bench --only peers --out build/bench-peers.json $(ARGS)
 
 sim: setup ## the engine's steps in virtual time: SEEDS=5000 MINUTES=3 FIRST=0
 	$(BIN)/python -m pytest tests/simulator -m simulator -q

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench import cold, counting, fences, memory, node_queue, report, staging, streams, waiting, warm
+from tests.bench import cold, counting, fences, memory, node_queue, peers, report, staging, streams, waiting, warm
 from tests.bench.machine import Quiet, description
 from tests.bench.report import Row
 from tests.bench.stand import FULL, QUICK, Stand, stand
@@ -27,6 +27,8 @@ MEASURES: dict[str, Measure] = {
     "counting": counting.measure,
     "memory": memory.measure,
 }
+#: Only when named: they need a program of others.
+OTHERS: dict[str, Measure] = {"peers": peers.measure}
 #: What another measure has loaded before.
 _NEEDS = {"waiting": "warm"}
 
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about a minute: fewer and shorter rounds, more noise")
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"), help="the JSON file (%(default)s)")
-    parser.add_argument("--only", action="append", choices=list(MEASURES), help="one measure; may be repeated")
+    parser.add_argument("--only", action="append", choices=[*MEASURES, *OTHERS], help="one measure; may be repeated")
     options = parser.parse_args(arguments)
     wanted = options.only or list(MEASURES)
     wanted += [needed for name, needed in _NEEDS.items() if name in wanted and needed not in wanted]
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     rows: list[Row] = []
     with stand(QUICK if options.quick else FULL) as made:
         made.quiet.look(2.0)
-        for name, measure in MEASURES.items():
+        for name, measure in {**MEASURES, **OTHERS}.items():
             if name in wanted:
                 say(f"measuring: {name}")
                 rows += measure(made)

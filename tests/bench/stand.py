@@ -97,14 +97,19 @@ class Stand:
         (address,) = [replica["address"] for replica in replicas if replica["model_name"] == model]
         return str(address)
 
-    def pin(self) -> None:
-        """The web process to a core of its own, everything else to the other; nothing on a machine with one core."""
-        if (os.cpu_count() or 1) < 2:
-            return
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[None]:
+        """The web process on a core of its own, everything else on the other."""
         front = self.web().pid
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
                 pin(process, FRONT_CORE if process.pid == front else OTHER_CORE)
+        try:
+            yield
+        finally:
+            for process in self.processes():
+                with contextlib.suppress(psutil.Error):
+                    pin(process, *range(os.cpu_count() or 1))
 
     def ask(self, plan: load.Plan) -> dict[str, Any]:
         """Run the load generator."""
@@ -150,14 +155,14 @@ _UVICORN = (
 )
 
 
-def pin(process: psutil.Process, core: int) -> None:
-    """Keep a process and its threads on one core, where there are two."""
+def pin(process: psutil.Process, *cores: int) -> None:
+    """Keep a process and its threads on these cores; nothing on a machine with one."""
     if (os.cpu_count() or 1) < 2:
         return
-    process.cpu_affinity([core])
+    process.cpu_affinity(list(cores))
     for thread in process.threads():
         with contextlib.suppress(OSError):
-            os.sched_setaffinity(thread.id, {core})
+            os.sched_setaffinity(thread.id, cores)
 
 
 def cpu_s(process: psutil.Process) -> float:

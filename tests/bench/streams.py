@@ -24,11 +24,10 @@ def measure(stand: Stand) -> list[Row]:
 
 def _chunks(stand: Stand) -> list[Row]:
     address = stand.loaded(MODEL, f"tokens:{TOKENS}")
-    stand.pin()
     rates: dict[str, list[float]] = {"localai": [], "asgi": [], "direct": []}
     costs: dict[str, list[float]] = {"localai": [], "asgi": []}
     seconds = stand.length.seconds * 1.5
-    with stand.asgi(address, MODEL) as (asgi_port, asgi):
+    with stand.pinned(), stand.asgi(address, MODEL) as (asgi_port, asgi):
         for _ in range(stand.length.rounds):
             plan = direct.Plan(address=address, identity=MODEL, connections=STREAMS, seconds=seconds, stream=True)
             found = stand.ask_directly(plan)

@@ -12,17 +12,18 @@ from tests.bench.warm import MODEL as HOT
 COLD = "bench-cold-crowd"
 WAITERS = 1000
 #: Long enough for the probe, short enough for the wait of a request.
-LOAD_S = 20
+LOAD_S, QUICK_LOAD_S = 20, 12
 
 
 def measure(stand: Stand) -> list[Row]:
-    stand.cluster.model(COLD, "fault", "tokens:1", f"load_delay:{LOAD_S}s")
+    load_s = LOAD_S if stand.length.rounds > 2 else QUICK_LOAD_S
+    stand.cluster.model(COLD, "fault", "tokens:1", f"load_delay:{load_s}s")
     stand.frontend.wait_for_model(COLD)
     probe = stand.chat(HOT, connections=1, seconds=min(6.0, stand.length.seconds * 3), pause_s=0.01)
     alone = stand.ask(probe)
     before = stand.web().memory_info().rss
     crowd = stand.begin(stand.chat(COLD, connections=WAITERS, once=True, seconds=55.0))
-    wait_for(f"{WAITERS} waiters", lambda: _waiting(stand) >= WAITERS, limit_s=LOAD_S)
+    wait_for(f"{WAITERS} waiters", lambda: _waiting(stand) >= WAITERS, limit_s=load_s)
     grown = stand.web().memory_info().rss - before
     hot = stand.ask(probe)
     still = _waiting(stand)

@@ -36,9 +36,8 @@ class _Rounds:
 
 def measure(stand: Stand) -> list[Row]:
     address = stand.loaded(MODEL, "tokens:1")
-    stand.pin()
     rounds, length = _Rounds(), stand.length
-    with stand.asgi(address, MODEL) as (asgi_port, asgi):
+    with stand.pinned(), stand.asgi(address, MODEL) as (asgi_port, asgi):
         for _ in range(length.rounds):
             stand.quiet.look()
             for level in CONCURRENCY:
