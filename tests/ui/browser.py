@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
-
-pytest.importorskip("playwright", reason="no browser driver: install the extra `dev`")
-
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, expect
 

@@ -93,13 +93,15 @@ def test_a_page_that_cannot_read_says_so_and_shows_what_it_knew(open_page: Open)
     visit = open_page("/app/nodes")
     page = visit.page
     page.wait_for_selector("td.name")
+    stale = page.get_by_text("Not up to date: this was read")
     visit.context.set_offline(True)
-    expect(page.get_by_text("Not up to date")).to_be_visible()
+    expect(stale).to_be_visible()
     expect(page.locator("td.name").first).to_be_visible()
+    expect(page.locator("#said")).to_have_text("Not up to date. The server does not answer.")
     assert_sound(visit)
     visit.context.set_offline(False)
     page.get_by_role("button", name="Try again").click()
-    expect(page.get_by_text("Not up to date")).to_be_hidden()
+    expect(stale).to_be_hidden()
     assert visit.errors, "the browser complains about the network, and about nothing else"
     visit.errors[:] = [error for error in visit.errors if "ERR_INTERNET_DISCONNECTED" not in error]
 

@@ -1,7 +1,7 @@
 // How a conversation looks: questions, answers, a load under way, and what went wrong.
 
 import { h } from "../lib/dom.js";
-import { duration } from "../lib/format.js";
+import { duration, elapsed } from "../lib/format.js";
 import { markdown } from "../lib/markdown.js";
 import { bar, figures } from "../parts/progress.js";
 
@@ -81,13 +81,7 @@ function loadCard(turn, loading) {
       "p",
       { class: "row" },
       h("span", null, h("strong", null, loading.model), ` ${doing}`, loading.node && [" on ", loading.node]),
-      h(
-        "span",
-        { class: "faint" },
-        duration(Math.floor((Date.now() - (turn.since ?? Date.now())) / 1000) * 1000)
-          .replace(/^0 ms$/, "0 s")
-          .replace(".0", ""),
-      ),
+      h("span", { class: "faint" }, elapsed(Date.now() - (turn.since ?? Date.now()))),
     ),
     bar(loading),
     figures(loading) && h("p", { class: "hint" }, figures(loading)),
@@ -110,7 +104,11 @@ function failCard(turn, onRetry) {
     h("p", null, first),
     more.length > 0 && h("pre", { class: "wrap", tabindex: 0 }, more.join("\n")),
     left > 0 &&
-      h("p", { class: "hint" }, turn.retrying ? `Tries again in ${left} s.` : `Another load may begin in ${left} s.`),
+      h(
+        "p",
+        { class: "hint", "aria-live": "off" },
+        turn.retrying ? `Tries again in ${left} s.` : `Another load may begin in ${left} s.`,
+      ),
     h(
       "p",
       { class: "row" },

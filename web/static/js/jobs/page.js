@@ -104,7 +104,7 @@ function drawError(error) {
     "div",
     { class: "note bad", role: "alert", key: "refused" },
     h("span", null, error.message),
-    h("a", { class: "button quiet", href: "/app/jobs" }, "Show all jobs"),
+    h("a", { class: "button", href: "/app/jobs" }, "Show all jobs"),
   );
 }
 

@@ -24,11 +24,16 @@ export function duration(ms) {
   return minutes < 2880 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${Math.round(minutes / 1440)} days`;
 }
 
+/** A length of time that grows while one looks at it: whole seconds. @param {number} ms */
+export function elapsed(ms) {
+  return ms < 90_000 ? `${Math.max(0, Math.floor(ms / 1000))} s` : duration(ms);
+}
+
 /** How long ago a moment is. @param {string | null} moment RFC 3339 @param {number} now milliseconds */
 export function ago(moment, now) {
   if (!moment) return "never";
   const ms = now - Date.parse(moment);
-  return ms < 1000 ? "now" : `${duration(Math.floor(ms / 1000) * 1000).replace(/\.0 s$/, " s")} ago`;
+  return ms < 1000 ? "now" : `${elapsed(ms)} ago`;
 }
 
 /** The exact moment, as this machine writes it. @param {string | null} moment */

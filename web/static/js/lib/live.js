@@ -2,7 +2,8 @@
 
 import { serverNow } from "./api.js";
 import { h, render } from "./dom.js";
-import { duration } from "./format.js";
+import { elapsed } from "./format.js";
+import { say } from "./frame.js";
 import { poll } from "./poll.js";
 
 /**
@@ -46,10 +47,10 @@ export function live(root, { what, read, draw, every, drawError }) {
   }
 
   function stale() {
-    const age = duration(serverNow() - readAt);
+    const age = elapsed(serverNow() - readAt);
     return h(
       "div",
-      { class: "note wait", role: "status", key: "stale" },
+      { class: "note wait", key: "stale" },
       h("span", null, `Not up to date: this was read ${age} ago. ${error?.message}`),
       retry(),
     );
@@ -63,6 +64,8 @@ export function live(root, { what, read, draw, every, drawError }) {
       redraw();
     },
     onError(found) {
+      // Said once: the note itself counts the seconds, which nobody wants to hear.
+      if (!error && value !== undefined) say(`Not up to date. ${found.message}`);
       error = found;
       redraw();
     },
