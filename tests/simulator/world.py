@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -449,8 +448,3 @@ def errors_of_services() -> Iterator[list[str]]:
     finally:
         logging.disable(logging.NOTSET)
         root.handlers[:] = handlers
-
-
-def random_seed() -> int:
-    """A seed for somebody who named none."""
-    return random.SystemRandom().randrange(2**31)
