@@ -202,4 +202,3 @@ def make_ownership(
     return Ownership(
         owner=owner, stepper=JobStepper(rows.jobs, owner, steps, stop=stop), stops=stops, clean=cleaning.run
     )
-
