@@ -22,11 +22,12 @@ def main() -> None:
         elif word == "collect":
             text = metrics.exposition(counts.collect()).decode()
             found = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in text.splitlines() if line[0] != "#"}
-            print(*(found.get(name, "none") for name in rest))
+            sys.stdout.write(" ".join(found.get(name, "none") for name in rest) + "\n")
         elif word == "stop":
             counts.stop()
             return
-        print("done", flush=True)
+        sys.stdout.write("done\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
