@@ -98,7 +98,10 @@ class Client:
         return ServerError(f"{self.url!r} is not a usable URL: {error}", code=ExitCode.USAGE)
 
     def _unreachable(self, error: Exception) -> ServerError:
-        hint = "is it running? `localai up` starts one here, --url or LOCALAI_URL names another"
+        hint = (
+            "is it running? `localai up` starts one here, --url or LOCALAI_URL names another, "
+            "--state-dir the folder of one that was started with it"
+        )
         text = f"no answer from {self.url} ({str(error) or type(error).__name__}): {hint}"
         return ServerError(text, code=ExitCode.NOT_REACHABLE, passing=True)
 

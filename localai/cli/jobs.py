@@ -65,7 +65,7 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
                 "KIND": lambda job: job.get("kind"),
                 "SUBJECT": lambda job: job.get("subject"),
                 "STATE": lambda job: job.get("state"),
-                "PHASE": lambda job: job.get("phase"),
+                "PHASE": lambda job: job.get("phase") if job.get("finished_at") is None else None,
                 "PROGRESS": progress,
                 "NODE": lambda job: job.get("node_name"),
                 "CREATED": lambda job: job.get("created_at"),
@@ -117,6 +117,8 @@ def progress(job: Mapping[str, Any]) -> str:
     done, total = job.get("bytes_done"), job.get("bytes_total")
     if not isinstance(total, int) or total <= 0 or not isinstance(done, int):
         return "-"
+    if job.get("state") == "succeeded":
+        return size(total)
     return f"{min(100, done * 100 // total)} % of {size(total)}"
 
 

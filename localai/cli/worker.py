@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 
 import click
 
 from localai.cli import processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
+from localai.embedded import env_file
+from localai.embedded.state_folder import StateFolder
 from localai.errors import StartRefused
 from localai.settings import Settings
 
@@ -22,14 +25,35 @@ def command(settings: Settings) -> None:
     The node waits until an administrator approves it (`localai nodes approve NAME`). Two workers on one machine need
     two --node-name, two ports in --serve-addr and two --data-path.
 
+    Beside a running `localai up`, `--state-dir` names its folder, and the URLs and the token are read from there.
+
     The servers that `localai up` starts listen on 127.0.0.1 only: a worker on another machine needs a frontend started
     with `localai run` and servers that both can reach.
     """
+    settings = _beside_up(settings)
     _require(settings)
     _warn(settings)
     arguments = [sys.executable, "-m", "worker_agent.main"]
     # In place of this process, so that a signal to it reaches the agent.
     os.execve(sys.executable, arguments, processes.child_environment(settings))
+
+
+def _beside_up(settings: Settings) -> Settings:
+    """What is not set is read from the state folder of a `localai up` on this machine, where one is named."""
+    if settings.state_dir is None:
+        return settings
+    try:
+        known = env_file.read(StateFolder(settings.state_dir).env)
+    except OSError:
+        return settings
+    url = known.get("LOCALAI_URL", "")
+    return replace(
+        settings,
+        register_to=settings.register_to or ((url,) if url else ()),
+        broker_url=settings.broker_url or known.get("LOCALAI_BROKER_URL", ""),
+        nats_url=settings.nats_url or known.get("LOCALAI_NATS_URL", ""),
+        registration_token=settings.registration_token or known.get("LOCALAI_REGISTRATION_TOKEN", ""),
+    )
 
 
 def _require(settings: Settings) -> None:
@@ -40,7 +64,8 @@ def _require(settings: Settings) -> None:
             raise StartRefused(f"--register-to: {url!r} is not a URL such as http://frontend:8080")
     if not settings.broker_url:
         raise StartRefused(
-            "LOCALAI_BROKER_URL is not set: the worker needs the Redis or Valkey server that the frontends use"
+            "LOCALAI_BROKER_URL is not set: the worker needs the Redis or Valkey server that the frontends use; "
+            "beside a running `localai up`, --state-dir with its folder says it"
         )
     if settings.require_registration_token and not settings.registration_token:
         raise StartRefused(

@@ -105,6 +105,31 @@ def test_se_01_a_missing_registration_token_is_said_aloud(
     assert "WARNING: LOCALAI_NATS_URL is empty" in err and "up to 5 s later" in err
 
 
+def test_a_worker_beside_up_reads_the_urls_from_its_state_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[dict[str, str]] = []
+
+    class Executed(Exception):
+        pass
+
+    def execute(program: str, arguments: list[str], environment: dict[str, str]) -> None:
+        started.append(environment)
+        raise Executed
+
+    monkeypatch.setattr("os.execve", execute)
+    (tmp_path / "env").write_text(
+        "LOCALAI_URL=http://127.0.0.1:9\nLOCALAI_BROKER_URL=redis://h\nLOCALAI_NATS_URL=nats://h\n"
+        "LOCALAI_REGISTRATION_TOKEN=token\n"
+    )
+    with pytest.raises(Executed):
+        main.main(["worker", "--state-dir", str(tmp_path), "--nats-url", "nats://mine"])
+    assert started[0]["LOCALAI_REGISTER_TO"] == "http://127.0.0.1:9"
+    assert started[0]["LOCALAI_BROKER_URL"] == "redis://h"
+    assert started[0]["LOCALAI_REGISTRATION_TOKEN"] == "token"
+    assert started[0]["LOCALAI_NATS_URL"] == "nats://mine", "what is set wins over the folder"
+
+
 def test_an_unusable_state_folder_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, _, err = run(capsys, "up", "--state-dir", str(tmp_path / "file"))

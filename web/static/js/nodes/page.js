@@ -115,6 +115,10 @@ async function approve(node) {
   nodes.now();
 }
 
+const joinCommand =
+  `localai worker --register-to ${page.dataset.server} \\\n` +
+  "  --broker-url redis://… --nats-url nats://… --registration-token …";
+
 function empty() {
   return h(
     "div",
@@ -123,9 +127,9 @@ function empty() {
     h(
       "p",
       { class: "faint" },
-      "Start a worker on a machine that reaches this server, the database's bus and its queue:",
+      "Start a worker on a machine that reaches this server, the queue (Valkey or Redis) and the bus (NATS):",
     ),
-    h("pre", { tabindex: 0 }, h("code", null, `localai worker --register-to ${page.dataset.server}`)),
+    h("pre", { tabindex: 0 }, h("code", null, joinCommand)),
     h("p", { class: "faint" }, "It appears here within seconds and waits for your approval."),
   );
 }
