@@ -108,7 +108,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             raise StartRefused(
-                f"port {port} on {host} is in use, by another worker or program or for a moment by an outgoing connection; "
+                f"port {port} on {host} is in use, by a worker, a program or, for a moment, an outgoing connection; "
                 "LOCALAI_HTTP_ADDR sets the worker's HTTP address; without it, it is the port below LOCALAI_SERVE_ADDR"
             ) from None
         raise StartRefused(f"cannot listen on {host}:{port}: {error.strerror}") from None
