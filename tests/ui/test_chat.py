@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend
+from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend, wait_for
 from tests.ui.conftest import Open
 
 pytestmark = pytest.mark.ui
@@ -142,26 +142,19 @@ def test_a_held_model_says_why_and_how_long_and_tries_again_when_asked(
     expect(card).to_contain_text("a last word")
     expect(card).to_contain_text(re.compile(r"Another load may begin in \d+ s\."))
     assert visit.violations() == []
+    (failed,) = server.jobs(subject=name, state="failed")
+    before = revision(server, name)
     model(name, "tokens:2")
-    revised(server, name)
+    wait_for(f"a new revision after {failed['id']}", lambda: revision(server, name) != before)
     page.get_by_role("button", name="Try again").click()
     expect(page.locator(".message.assistant .text")).to_contain_text("sick says: tok1 tok2")
     assert is_unbroken(page)
 
 
-def revised(server: Frontend, name: str) -> None:
-    """The server has read the new config."""
-    from tests.acceptance.cluster import wait_for
-
-    def revision() -> str:
-        models = server.get("/api/models").json()["models"]
-        return str(next(found for found in models if found["name"] == name)["config_revision"])
-
-    job = server.jobs(subject=name)[0]
-    first = server.get(f"/api/jobs/{job['id']}").json()
-    assert first["state"] == "failed"
-    before = revision()
-    wait_for(f"a new revision of {name}", lambda: revision() != before, 10)
+def revision(server: Frontend, name: str) -> str:
+    """The revision of the config that the server has read."""
+    models = server.get("/api/models").json()["models"]
+    return str(next(found for found in models if found["name"] == name)["config_revision"])
 
 
 def test_an_answer_that_breaks_says_so_in_words(open_page: Open, model: Model) -> None:
