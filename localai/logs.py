@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,27 +13,42 @@ from contextvars import ContextVar
 _CONTEXT: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default=None)
 #: `scheme://user:password@` and bearer tokens.
 _SECRETS = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[Bb]earer )\S+")
+_BLANK = re.compile(r"\s")
 
 
 class _Formatter(logging.Formatter):
+    """One line is written for each request, so what costs is done only where it is needed."""
+
+    #: The last second that was written, and its text.
+    _last = (0, "")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        last = self._last
+        if last[0] != (second := int(record.created)):
+            last = self._last = (second, time.strftime(self.default_time_format, self.converter(second)))
+        return f"{last[1]},{record.msecs:03.0f}"
+
     def format(self, record: logging.LogRecord) -> str:
         fields = dict(_CONTEXT.get() or {})
         fields.update(getattr(record, "fields", {}))
         text = super().format(record)
         if fields:
             text += " " + " ".join(f"{key}={_value(value)}" for key, value in fields.items())
-        return _SECRETS.sub("***", text)
+        return _SECRETS.sub("***", text) if "://" in text or "earer " in text else text
 
 
 def _value(value: object) -> str:
     text = str(value)
-    return f'"{text}"' if re.search(r"\s", text) else text
+    return f'"{text}"' if _BLANK.search(text) else text
 
 
 def configure(level: str, process: str) -> None:
     """Send log lines of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(f"%(asctime)s %(levelname)s {process} %(name)s: %(message)s"))
+    # What no line shows is not looked up: the caller's place, thread and process.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -13,6 +13,8 @@ from gevent.socket import wait_read
 
 #: A client that sent its next request early stays readable; it is looked at again after this long.
 _PIPELINED_PAUSE_S = 0.5
+#: Most calls are over before anybody leaves: until then a timer does, without turns of the loop and system calls.
+_PATIENCE_S = 0.05
 
 
 class Watch(Protocol):
@@ -50,7 +52,7 @@ class ClientWatch:
         if self.gone:
             on_gone()
         elif self._greenlet is None and self._connection is not None:
-            self._greenlet = gevent.spawn(self._watch, self._connection)
+            self._greenlet = gevent.spawn_later(_PATIENCE_S, self._watch, self._connection)
         try:
             yield
         finally:

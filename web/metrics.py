@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from flask import Blueprint, Flask, Response, g, request
 
 from localai import metrics
@@ -47,6 +49,11 @@ def install(app: Flask) -> None:
     app.after_request(end)
 
 
+# The library looks a child up under a lock, from texts it makes anew; there are as many children as label values.
+_api_call = cache(metrics.API_CALL.labels)
+_requests = cache(metrics.REQUESTS.labels)
+
+
 class _Ending:
     """The end of one request, which may come when it is out of its context already."""
 
@@ -60,9 +67,9 @@ class _Ending:
         account, status = self._account, self._status
         broke = account.outcome == FAILED
         outcome = "server_error" if broke or status >= 500 else "client_error" if status >= 400 else "ok"
-        metrics.API_CALL.labels(self._method, self._path, outcome).observe(boottime() - self._started_at)
+        _api_call(self._method, self._path, outcome).observe(boottime() - self._started_at)
         if account.model:
-            metrics.REQUESTS.labels(account.model, account.node, account.outcome or _outcome(status)).inc()
+            _requests(account.model, account.node, account.outcome or _outcome(status)).inc()
 
 
 def _outcome(status: int) -> str:

@@ -1,0 +1,60 @@
+"""What a log line looks like, and what is never in one."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from localai import logs
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """Standard error of a process that logs; everything global is put back."""
+    root, output = logging.getLogger(), io.StringIO()
+    before = root.handlers[:], root.level
+    for name in ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
+        monkeypatch.setattr(logging, name, getattr(logging, name))
+    monkeypatch.setattr("sys.stderr", output)
+    logs.configure("info", "web")
+    yield output
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+
+
+def test_a_line_has_its_time_its_process_and_its_fields(lines: io.StringIO) -> None:
+    with logs.bound(job_id="j1"):
+        logs.get("a.b").info("taken", extra=logs.fields(node="n 1", bytes=3))
+    assert re.fullmatch(
+        r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO web a\.b: taken job_id=j1 node="n 1" bytes=3\n', lines.getvalue()
+    )
+
+
+def test_the_time_of_a_line_is_its_own_second(lines: io.StringIO) -> None:
+    shown = []
+    for created in (1_700_000_000.25, 1_700_000_000.75, 1_700_000_061.5):
+        record = logging.LogRecord("a", logging.INFO, "", 0, "x", (), None)
+        record.created, record.msecs = created, created % 1 * 1000
+        shown.append(logging.getLogger().handlers[0].format(record)[17:23])
+    assert shown == ["20,250", "20,750", "21,500"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://user:hunter2@host/db",
+        "Authorization: Bearer hunter2",
+        "bearer hunter2",
+        "(redis://:hunter2@h:1/0)",
+    ],
+)
+def test_secrets_are_in_no_line(lines: io.StringIO, text: str) -> None:
+    logs.get("a").warning("refused: %s", text)
+    logs.get("a").warning("refused", extra=logs.fields(why=text))
+    assert "hunter2" not in lines.getvalue() and lines.getvalue().count("***") == 2
