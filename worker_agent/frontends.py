@@ -17,6 +17,7 @@ import httpx2
 from localai import logs
 from localai.errors import LocalAIError, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
 from localai.jobs.operation_rules import Report, ReportAnswer
+from worker_agent.files.receiving import FileTransport
 
 log = logs.get(__name__)
 
@@ -24,8 +25,6 @@ log = logs.get(__name__)
 CONNECT_TIMEOUT_S = 2.0
 #: Idle connections are given up before a frontend does it: a question on a closing one would count as unanswered.
 KEEPALIVE_S = 1.5
-#: Bytes handed over at once while a file is received: few calls, and little memory for each transfer.
-CHUNK_BYTES = 1024 * 1024
 
 
 class NoFrontend(LocalAIError):
@@ -96,6 +95,7 @@ class Frontends:
             limits=httpx2.Limits(max_connections=100, keepalive_expiry=KEEPALIVE_S),
             timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
         )
+        self._files = httpx2.Client(transport=transport or FileTransport(), trust_env=False)
 
     def use_credential(self, node_token: str) -> None:
         """Show the node's own credential from now on."""
@@ -103,6 +103,7 @@ class Frontends:
 
     def close(self) -> None:
         self._client.close()
+        self._files.close()
 
     def register(self, body: Mapping[str, Any]) -> Registered:
         """Begin an incarnation.
@@ -178,10 +179,10 @@ class Frontends:
         timeout = httpx2.Timeout(silence_s, connect=min(CONNECT_TIMEOUT_S, silence_s))
         for url in self._in_turn() if source.startswith("/") else [""]:
             try:
-                with self._client.stream("GET", url + source, headers=self._range(url, start), timeout=timeout) as got:
+                with self._files.stream("GET", url + source, headers=self._range(url, start), timeout=timeout) as got:
                     if got.is_success:
                         handed_over = True
-                        yield FileStream(start if got.status_code == 206 else 0, False, got.iter_raw(CHUNK_BYTES))
+                        yield FileStream(start if got.status_code == 206 else 0, False, got.iter_raw())
                         return
                     missing = missing or got.status_code in (404, 416)
                     if got.status_code not in (404, 416):
