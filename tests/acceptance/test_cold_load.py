@@ -128,12 +128,13 @@ def test_a_model_without_a_node_that_can_hold_it_says_why(
 
 def test_both_nodes_are_used(shared_cluster: Cluster, frontends: tuple[Frontend, Frontend]) -> None:
     patient, _ = frontends
-    for name in ("first", "second"):
+    nodes = [node["id"] for node in patient.nodes() if node["status"] == "healthy"]
+    for name in (f"spread-{number}" for number in range(len(nodes))):
         shared_cluster.model(name, "fault")
         patient.wait_for_model(name)
         assert patient.chat_until_answered(name).status_code == 200
-    holding = [patient.get(f"/api/nodes/{node['id']}/models").json() for node in patient.nodes()]
-    assert all(holding), holding
+    holding = {node: patient.get(f"/api/nodes/{node}/models").json() for node in nodes}
+    assert all(holding.values()), holding
 
 
 def test_requests_under_way_are_seen_on_their_node_and_gone_after(

@@ -18,6 +18,8 @@ FOREIGN_LIMIT = 0.10
 #: Spread of one and the same loop of arithmetic, (slowest - fastest) / median.
 LOOP_LIMIT = 0.20
 _LOOP = 200_000
+#: What a measure leaves behind ends within this: its processes, and the server's own cleaning up.
+_SETTLE_S = 1.0
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Quiet:
     def look(self, seconds: float = 1.0) -> None:
         """Watch for a moment in which nothing is measured."""
         self.loads.append(os.getloadavg()[0])
+        threading.Event().wait(_SETTLE_S)
         busy, mine, began = _busy_s(), self._own_s(), time.monotonic()
         threading.Event().wait(seconds)
         wall = time.monotonic() - began

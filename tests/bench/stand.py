@@ -197,11 +197,19 @@ def run(module: str, plan: Mapping[str, Any], core: int) -> dict[str, Any]:
     return result_of(_begin(module, plan, core))
 
 
+#: Defaults but for what would only make a run longer.
+_VARIABLES = {
+    "LOCALAI_ENABLE_FAULT_BACKEND": "true",
+    "LOCALAI_WEB_WORKERS": "1",
+    "LOCALAI_MODEL_CONFIG_RESYNC_INTERVAL": "1s",
+}
+
+
 @contextlib.contextmanager
 def stand(length: Length) -> Iterator[Stand]:
     """A cluster with one web process and default windows, in a folder of its own."""
     with open_folder() as folder:
-        cluster = Cluster(folder, {"LOCALAI_ENABLE_FAULT_BACKEND": "true", "LOCALAI_WEB_WORKERS": "1"})
+        cluster = Cluster(folder, _VARIABLES)
         try:
             made = Stand(cluster, cluster.up(), length)
             yield made
