@@ -123,13 +123,18 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
             parts = answers.tool_call(wanted.emit_tool_call, request)
         else:
             parts = answers.replies(self._name, wanted.tokens, request)
-        for part in parts:
-            if gone.wait(pause_s) or gone.is_set():
+        complete = False
+        try:
+            for part in parts:
+                if gone.wait(pause_s) or gone.is_set():
+                    return
+                yield part
+                _crash_at(wanted, part.tokens)
+                pause_s = wanted.token_delay
+            complete = True
+        finally:  # gRPC drops the generator where the cancel meets a part that is being sent
+            if not complete:
                 serving.log("a call ended early")
-                return
-            yield part
-            _crash_at(wanted, part.tokens)
-            pause_s = wanted.token_delay
         with self._lock:
             self._answered += 1
 
