@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from localai.errors import BadSetting
-
-#: Clocks of two machines drift apart by less than this share of a duration.
-CLOCK_RATE_ERROR = 0.05
+from localai.window_rules import INEQUALITIES, Inequality
 
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
@@ -327,6 +325,12 @@ class Settings:
     fault_install_delay_s: float = _setting(
         "LOCALAI_FAULT_INSTALL_DELAY", "duration", "0", "Delay of the install of backend fault-slow.", "worker up"
     )
+    crash_point_file: Path | None = _setting(
+        "LOCALAI_CRASH_POINT_FILE",
+        "path",
+        "",
+        "For tests: a process that reaches the point named in this file removes it and kills itself.",
+    )
 
     # Job engine
     job_lease_ttl_s: float = _setting(
@@ -363,13 +367,35 @@ class Settings:
         "LOCALAI_OPERATION_REPORT_INTERVAL", "duration", "5s", "How often an agent reports running operations."
     )
     adopt_window_s: float = _setting(
-        "LOCALAI_ADOPT_WINDOW", "duration", "15s", "How long after its lease lapsed a load may be taken over."
+        "LOCALAI_ADOPT_WINDOW",
+        "duration",
+        "15s",
+        "How late after a lapse a load may be taken over and still be alive; the windows are checked against it.",
+    )
+    job_adoption: bool = _setting(
+        "LOCALAI_JOB_ADOPTION",
+        "switch",
+        "true",
+        "A load whose owner is lost goes on under another one where its agent was heard of; false fails and holds it.",
+        "up run",
     )
     staging_stall_window_s: float = _setting(
         "LOCALAI_STAGING_STALL_WINDOW", "duration", "5m", "A transfer that moves nothing for this long has failed."
     )
     staging_max_duration_s: float = _setting(
         "LOCALAI_STAGING_MAX_DURATION", "duration", "24h", "Longest a load may last, even when it makes progress."
+    )
+    model_load_least_budget_s: float = _setting(
+        "LOCALAI_MODEL_LOAD_LEAST_BUDGET",
+        "duration",
+        "25m",
+        "Least time that the steps of a load without progress (install, LoadModel) get together.",
+    )
+    model_load_slack_s: float = _setting(
+        "LOCALAI_MODEL_LOAD_SLACK",
+        "duration",
+        "5m",
+        "How far the bound of a load stands behind the limits of its parts, which say better what took too long.",
     )
     backend_install_timeout_s: float = _setting(
         "LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT", "duration", "15m", "Longest a backend install may last."
@@ -482,6 +508,11 @@ class Settings:
         return self.worker_kill_ttl_s + self.worker_kill_ttl_s / 6
 
     @property
+    def fresh_report_s(self) -> float:
+        """A report younger than this proves that an agent works on what it lists."""
+        return self.operation_report_interval_s * 3
+
+    @property
     def require_registration_token(self) -> bool:
         return self.registration_require_auth or self.distributed_require_auth
 
@@ -532,6 +563,8 @@ class Settings:
             "config_resync_interval_s",
             "reconcile_interval_s",
             "health_interval_s",
+            "backend_install_timeout_s",
+            "backend_start_timeout_s",
         ):
             if getattr(self, name) <= 0:
                 raise BadSetting(self._variable(name), "0", "a duration above zero")
@@ -541,69 +574,23 @@ class Settings:
             raise BadSetting("LOCALAI_WEB_WORKERS", str(self.web_workers), "at least 1")
         if self.upload_limit_mb < 1:  # no worker could register
             raise BadSetting("LOCALAI_UPLOAD_LIMIT", str(self.upload_limit_mb), "at least 1 megabyte")
-        tick = self.job_sweep_interval_s
-        self._less(
-            "operation_report_interval_s",
-            self.operation_report_interval_s * 6,
-            "worker_kill_ttl_s",
-            self.worker_kill_ttl_s,
-            "six reports must fit into the kill TTL",
-            or_equal=True,
-        )
-        self._less(
-            "adopt_window_s",
-            self.operation_report_interval_s + self.adopt_window_s + tick,
-            "worker_kill_ttl_s",
-            self.worker_kill_ttl_s,
-            "report + adopt window + one sweep must be below the kill TTL",
-        )
-        self._less(
-            "job_lease_ttl_s",
-            self.job_lease_ttl_s + self.adopt_window_s + self.operation_report_interval_s,
-            "worker_kill_ttl_s",
-            self.worker_kill_ttl_s,
-            "lease + adopt window + report must be below the kill TTL",
-        )
-        self._less(
-            "worker_kill_ttl_s",
-            (self.worker_kill_ttl_s + self.watchdog_interval_s + self.stop_grace_s) * 1
-            + self.worker_kill_ttl_s * CLOCK_RATE_ERROR,
-            "stop_window_s",
-            self.stop_window_s,
-            "kill TTL + watchdog + stop grace + 5 % must be below the stop window",
-        )
-        self._less(
-            "waiter_poll_interval_s",
-            2 * self.waiter_poll_interval_s,
-            "report_window_s",
-            self.report_window_s,
-            "two polls of a waiter must fit into the report window",
-        )
-        self._less(
-            "frontend_lease_ttl_s",
-            self.frontend_lease_ttl_s,
-            "port_quarantine_s",
-            self.port_quarantine_s,
-            "a port must rest for longer than a frontend's lease",
-        )
-        self._less(
-            "heartbeat_checkpoint_s",
-            self.heartbeat_checkpoint_s,
-            "stale_node_threshold_s",
-            self.stale_node_threshold_s,
-            "a node must be able to write a heartbeat before it counts as stale",
-        )
+        if self.crash_point_file is not None and not self.enable_fault_backend:
+            given = str(self.crash_point_file)
+            raise BadSetting("LOCALAI_CRASH_POINT_FILE", given, "nothing without LOCALAI_ENABLE_FAULT_BACKEND=true")
+        for rule in INEQUALITIES:
+            self._check_inequality(rule)
 
-    def _less(
-        self, small_name: str, small: float, large_name: str, large: float, why: str, *, or_equal: bool = False
-    ) -> None:
-        if small < large or (or_equal and small <= large):
+    def _check_inequality(self, rule: Inequality) -> None:
+        total = sum(times * getattr(self, name) for name, times in rule.parts.items())
+        bound = getattr(self, rule.below)
+        if total < bound or (rule.or_equal and total == bound):
             return
-        small_var, large_var = self._variable(small_name), self._variable(large_name)
+        named = [name for name in rule.parts if name in dict(self.specs())]
+        others = [f"{self._variable(name)}={self._text(name)}" for name in (*named[1:], rule.below)]
         raise BadSetting(
-            small_var,
-            self._text(small_name),
-            f"{why}: {small_var} and {large_var}={self._text(large_name)} do not fit together",
+            self._variable(named[0]),
+            self._text(named[0]),
+            f"{rule.why}: {self._variable(named[0])} and {' and '.join(others)} do not fit together",
         )
 
     def _variable(self, name: str) -> str:

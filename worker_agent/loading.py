@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,12 +59,25 @@ class Loader:
         options.Threads = options.Threads or self._default_threads
         return options
 
-    def load(self, port: int, options: backend_pb2.ModelOptions, *, order: Order, group: Group, work: Work) -> None:
-        """Return once LoadModel succeeded. Raises OperationFailed, OperationStopped; the process may run on then."""
+    def load(
+        self,
+        port: int,
+        options: backend_pb2.ModelOptions,
+        *,
+        order: Order,
+        group: Group,
+        work: Work,
+        sent: Callable[[], object],
+    ) -> None:
+        """Return once LoadModel succeeded; ``sent`` is called while it is under way.
+
+        Raises OperationFailed, OperationStopped; the process may run on then.
+        """
         with self._stub(port) as stub:
             call = stub.LoadModel.future(options, timeout=order.load_timeout_s)
             try:
                 call.add_done_callback(lambda _: work.nudge())
+                sent()
                 work.wait_for(lambda: call.done() or group.has_exited(), order.load_timeout_s + HEALTH_TIMEOUT_S)
                 if group.has_exited():
                     raise OperationFailed(
@@ -106,7 +119,6 @@ def _judge(call: grpc.Future[backend_pb2.Result], order: Order, group: Group) ->
 def _too_slow(order: Order, tail: str) -> OperationFailed:
     return OperationFailed(
         Cause.LOAD_TIMEOUT,
-        f"LoadModel took longer than {order.load_timeout_s:g} s ({order.load_timeout_reason}); "
-        "LOCALAI_NATS_MODEL_LOAD_TIMEOUT pins the limit",
+        f"LoadModel took longer than its budget of {round(order.load_timeout_s, 1):g} s ({order.load_timeout_reason})",
         stderr_tail=tail,
     )

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from localai.ids import new_id
 from localai.jobs.operation_rules import (
     Cause,
     OperationAnswer,
@@ -82,6 +83,19 @@ class Operations:
             self._operations[key] = Operation(job_id=key[0], op_generation=key[1])
             self._works[key] = work = Work()
             return work
+
+    def enter_anonymous(self, process_key: str, deadline_s: float) -> tuple[Key, Work] | None:
+        """Enter work that an older frontend ordered without an operation. None = the agent is ending: drop.
+
+        Nobody else knows its key. It is in no report, so that no frontend takes its process for an orphan.
+        """
+        with self._locked():
+            if not self._open:
+                return None
+            operation = rules.anonymous(new_id(), process_key=process_key, now=self._clock(), deadline_s=deadline_s)
+            self._put(operation)
+            self._works[operation.key] = work = Work()
+            return operation.key, work
 
     def refused(self, key: Key) -> None:
         """The row refused the claim: a tombstone, so that no later message asks again."""
@@ -181,13 +195,13 @@ class Operations:
     def become_ready(self, key: Key, identity: str) -> bool:
         """LoadModel succeeded. False = the decision to end came first; READY is then never reported."""
         with self._locked():
-            operation = self._get(key)
-            live = self._processes.get(operation.process_instance or "")
+            before = self._get(key)
+            live = self._processes.get(before.process_instance or "")
             lives = live is not None and not live.group.has_exited()
-            operation = rules.ready(operation, process_lives=lives, identity=identity)
-            self._put(operation)
-            if operation.stage is not Stage.READY or live is None:
+            after = rules.ready(before, process_lives=lives, identity=identity)
+            if after is before or live is None:
                 return False
+            self._put(after)
             live.running = replace(live.running, ready=True)
             return True
 
@@ -285,13 +299,17 @@ class Operations:
         """Everything a full report names."""
         with self._locked():
             reports = (rules.operation_report(operation) for operation in self._operations.values())
-            processes = tuple(rules.process_report(live.running) for live in self._processes.values())
+            processes = tuple(
+                rules.process_report(live.running)
+                for live in self._processes.values()
+                if not self._get(live.running.operation_key).anonymous
+            )
             return tuple(report for report in reports if report is not None), processes
 
     def incomplete(self) -> bool:
         """Whether an operation is under way, so that reports follow each other quickly."""
         with self._lock:
-            return bool(self._operations)
+            return any(not operation.anonymous for operation in self._operations.values())
 
     def serving(self) -> list[Running]:
         """The processes that frontends may call."""

@@ -9,17 +9,14 @@ from localai.jobs.job import Job, after
 from localai.jobs.operation_rules import OpState, Phase
 from localai.settings import Settings
 
-GIB = 1024**3
+GIB, MIB = 1024**3, 1024**2
 #: What LoadModel may take for a model of no size.
 LOAD_BASE_S = 300.0
 #: Reading weights at about 54 MB/s, below what any supported storage sustains: a budget that is too long delays the
 #: report of a failure, one that is too short fails a healthy load.
 LOAD_PER_GIB_S = 20.0
 LOAD_CAP_S = 6 * 3600.0
-#: The owner's bound stands behind the agent's own one, which knows more and says it better.
-SLACK_S = 300.0
-#: Least budget of the steps that report no progress.
-BASE_LEAST_S = 25 * 60.0
+LOAD_SETTING = "LOCALAI_NATS_MODEL_LOAD_TIMEOUT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +26,13 @@ class Budgets:
     install_s: float = 900.0
     start_s: float = 30.0
     pinned_load_s: float = 0.0
+    #: The owner's bound stands this far behind the agent's own one, which knows more and says it better.
+    slack_s: float = 300.0
+    #: Least time of the steps that report no progress, together.
+    base_least_s: float = 25 * 60.0
     stall_s: float = 300.0
     max_duration_s: float = 24 * 3600.0
+    kill_ttl_s: float = 90.0
     silent_s: float = 105.0
 
     @classmethod
@@ -39,32 +41,48 @@ class Budgets:
             install_s=settings.backend_install_timeout_s,
             start_s=settings.backend_start_timeout_s,
             pinned_load_s=settings.model_load_timeout_s,
+            slack_s=settings.model_load_slack_s,
+            base_least_s=settings.model_load_least_budget_s,
             stall_s=settings.staging_stall_window_s,
             max_duration_s=settings.staging_max_duration_s,
+            kill_ttl_s=settings.worker_kill_ttl_s,
             silent_s=settings.silent_worker_s,
         )
+
+    @property
+    def base_s(self) -> float:
+        """What install, node and LoadModel get together before the checkpoint's own budget is added."""
+        return max(self.install_s + (self.pinned_load_s or LOAD_BASE_S) + self.slack_s, self.base_least_s)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadBudget:
-    """What LoadModel may take, and why: the reason is part of the error at the bound."""
+    """What LoadModel may take, and where the number came from: both are part of the error at the bound."""
 
     seconds: float
+    #: Stands in brackets behind the number of seconds.
     reason: str
 
 
 def load_budget(size_bytes: int | None, pinned_s: float = 0.0) -> LoadBudget:
     """5 min + 20 s for each GiB, at most 6 h; a pinned value wins; of an unknown size the base alone."""
-    setting = "LOCALAI_NATS_MODEL_LOAD_TIMEOUT"
-    if pinned_s > 0:
-        return LoadBudget(pinned_s, f"{pinned_s:g} s, pinned by {setting}")
     if size_bytes is None:
-        return LoadBudget(LOAD_BASE_S, f"{LOAD_BASE_S:g} s for a model of unknown size; {setting} pins another")
-    gib = size_bytes / GIB
-    seconds = min(LOAD_BASE_S + LOAD_PER_GIB_S * gib, LOAD_CAP_S)
-    capped = ", the cap" if seconds == LOAD_CAP_S else ""
-    reason = f"{seconds:.0f} s{capped}, derived from {gib:.2f} GiB ({LOAD_BASE_S:.0f} s + {LOAD_PER_GIB_S:.0f} s/GiB)"
-    return LoadBudget(seconds, f"{reason}; {setting} pins another")
+        derived, source = LOAD_BASE_S, "the size of the model is not known"
+    else:
+        derived = min(LOAD_BASE_S + LOAD_PER_GIB_S * size_bytes / GIB, LOAD_CAP_S)
+        rate = f"{LOAD_BASE_S:.0f} s + {LOAD_PER_GIB_S:.0f} s/GiB for {size_text(size_bytes)}"
+        source = f"the cap of {rate}" if derived == LOAD_CAP_S else rate
+    if pinned_s > 0:
+        unpinned = source if size_bytes is None else f"{size_text(size_bytes)} would give {derived:.0f} s"
+        return LoadBudget(pinned_s, f"pinned by {LOAD_SETTING}; {unpinned}")
+    return LoadBudget(derived, f"{source}; {LOAD_SETTING} pins another")
+
+
+def size_text(size_bytes: int) -> str:
+    """A size as people say it."""
+    if size_bytes >= GIB // 100:
+        return f"{size_bytes / GIB:.2f} GiB"
+    return f"{size_bytes / MIB:.1f} MiB" if size_bytes >= MIB // 10 else f"{size_bytes} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,37 +107,52 @@ def bound(job: Job, budgets: Budgets, budget: LoadBudget) -> Bound | None:
         after(job.started_at, budgets.max_duration_s),
         f"the load lasted longer than {budgets.max_duration_s:g} s; LOCALAI_STAGING_MAX_DURATION sets the cap",
     )
-    load_s = budgets.pinned_load_s or LOAD_BASE_S
-    base_s = max(budgets.install_s + load_s + SLACK_S, BASE_LEAST_S)
-    base = Bound(
-        after(job.placed_at, base_s),
-        f"the load did not end within {base_s:.0f} s; LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT ({budgets.install_s:g} s) "
-        f"and LOCALAI_NATS_MODEL_LOAD_TIMEOUT ({load_s:g} s) widen it",
-    )
     since = job.phase_started_at or job.placed_at
     match job.phase:
         case Phase.STAGING:
-            moved = max(since, job.progress_at or since)
-            text = (
-                f"staging moved nothing for {budgets.stall_s:g} s, at {job.bytes_done} of {job.bytes_total} bytes; "
-                "LOCALAI_STAGING_STALL_WINDOW sets the limit"
-            )
-            return _earlier(cap, Bound(after(moved, budgets.stall_s), text, stalled=True))
+            return _earlier(cap, _staging(job, budgets, since))
         case Phase.LOADING:
-            wide_s = budgets.start_s + budget.seconds + SLACK_S
-            text = f"LoadModel did not end within {wide_s:.0f} s; its budget is {budget.reason}"
-            return _earlier(cap, max(base, Bound(after(since, wide_s), text), key=lambda item: item.at))
+            return _earlier(cap, max(_base(job.placed_at, budgets), _widened(since, budgets, budget), key=_at))
         case _:
-            return _earlier(cap, base)
+            return _earlier(cap, _base(job.placed_at, budgets))
+
+
+def _base(placed_at: datetime, budgets: Budgets) -> Bound:
+    load_s = budgets.pinned_load_s or LOAD_BASE_S
+    text = (
+        f"the load did not end within {budgets.base_s:.0f} s; LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT "
+        f"({budgets.install_s:g} s) and {LOAD_SETTING} ({load_s:g} s) widen it"
+    )
+    return Bound(after(placed_at, budgets.base_s), text)
+
+
+def _staging(job: Job, budgets: Budgets, since: datetime) -> Bound:
+    moved = max(since, job.progress_at or since)
+    text = (
+        f"staging moved nothing for {budgets.stall_s:g} s, at {job.bytes_done} of {job.bytes_total} bytes; "
+        "LOCALAI_STAGING_STALL_WINDOW sets the limit"
+    )
+    return Bound(after(moved, budgets.stall_s), text, stalled=True)
+
+
+def _widened(since: datetime, budgets: Budgets, budget: LoadBudget) -> Bound:
+    """The load phase begins with the start of the process, which has a limit of its own."""
+    wide_s = budgets.start_s + budget.seconds + budgets.slack_s
+    text = (
+        f"the load phase did not end within {wide_s:.0f} s: {budgets.start_s:g} s to start, {budget.seconds:.0f} s for "
+        f"LoadModel ({budget.reason}), {budgets.slack_s:g} s of slack"
+    )
+    return Bound(after(since, wide_s), text)
 
 
 def silent(job: Job, budgets: Budgets, now: datetime) -> str | None:
     """What is said of an operation that nobody claims, or of which nobody reports; None while it is heard of."""
     node = job.node_name or job.node_id
+    limit = f"{budgets.silent_s:g} s (LOCALAI_WORKER_KILL_TTL of {budgets.kill_ttl_s:g} s and a sixth)"
     if job.op_state == OpState.SENT and _over(job.placed_at, budgets, now):
-        return f"node {node} did not take the order within {budgets.silent_s:g} s"
+        return f"node {node} did not take the order within {limit}"
     if job.op_state == OpState.CLAIMED and _over(job.op_seen_at, budgets, now):
-        return f"node {node} has not reported for {budgets.silent_s:g} s"
+        return f"node {node} has not reported for {limit}"
     return None
 
 
@@ -128,4 +161,8 @@ def _over(since: datetime | None, budgets: Budgets, now: datetime) -> bool:
 
 
 def _earlier(one: Bound, other: Bound) -> Bound:
-    return min(one, other, key=lambda item: item.at)
+    return min(one, other, key=_at)
+
+
+def _at(item: Bound) -> datetime:
+    return item.at

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from localai.settings import CLOCK_RATE_ERROR
+from localai.window_rules import CLOCK_RATE_ERROR
 
 
 @dataclass(frozen=True, slots=True)

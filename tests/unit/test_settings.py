@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from localai.cli.main import localai
 from localai.errors import BadSetting
 from localai.settings import Settings, Spec, default_state_dir, format_duration, parse_duration, settings_page
+from localai.window_rules import INEQUALITIES
 
 pytestmark = pytest.mark.unit
 
@@ -158,25 +159,25 @@ def test_a_secret_that_cannot_be_used_is_not_shown() -> None:
 
 
 #: Field to change, value at the edge that is still refused, value just accepted, and the two settings the refusal names.
-INEQUALITIES: list[tuple[str, float, float, str, str]] = [
+EDGES: list[tuple[str, float, float, str, str]] = [
     ("operation_report_interval_s", 15.5, 15, "LOCALAI_OPERATION_REPORT_INTERVAL", "LOCALAI_WORKER_KILL_TTL"),
     ("adopt_window_s", 84, 54, "LOCALAI_ADOPT_WINDOW", "LOCALAI_WORKER_KILL_TTL"),
     ("job_lease_ttl_s", 70, 69, "LOCALAI_JOB_LEASE_TTL", "LOCALAI_WORKER_KILL_TTL"),
     ("job_sweep_interval_s", 70, 69, "LOCALAI_ADOPT_WINDOW", "LOCALAI_WORKER_KILL_TTL"),
-    ("stop_window_s", 105.5, 106, "LOCALAI_WORKER_KILL_TTL", "LOCALAI_STOP_WINDOW"),
-    ("stop_grace_s", 54.5, 54, "LOCALAI_WORKER_KILL_TTL", "LOCALAI_STOP_WINDOW"),
+    ("stop_window_s", 106, 106.5, "LOCALAI_WORKER_KILL_TTL", "LOCALAI_STOP_WINDOW"),
+    ("stop_grace_s", 52, 51.5, "LOCALAI_WORKER_KILL_TTL", "LOCALAI_STOP_WINDOW"),
     ("waiter_poll_interval_s", 7.5, 7, "LOCALAI_WAITER_POLL_INTERVAL", "LOCALAI_REPORT_WINDOW"),
     ("report_window_s", 10, 11, "LOCALAI_WAITER_POLL_INTERVAL", "LOCALAI_REPORT_WINDOW"),
     ("frontend_lease_ttl_s", 120, 119, "LOCALAI_FRONTEND_LEASE_TTL", "LOCALAI_PORT_QUARANTINE"),
     ("port_quarantine_s", 90, 91, "LOCALAI_FRONTEND_LEASE_TTL", "LOCALAI_PORT_QUARANTINE"),
     ("heartbeat_checkpoint_s", 300, 299, "LOCALAI_NODE_HEARTBEAT_CHECKPOINT", "LOCALAI_STALE_NODE_THRESHOLD"),
     ("stale_node_threshold_s", 60, 61, "LOCALAI_NODE_HEARTBEAT_CHECKPOINT", "LOCALAI_STALE_NODE_THRESHOLD"),
+    ("staging_stall_window_s", 9, 10, "LOCALAI_OPERATION_REPORT_INTERVAL", "LOCALAI_STAGING_STALL_WINDOW"),
+    ("staging_max_duration_s", 300, 301, "LOCALAI_STAGING_STALL_WINDOW", "LOCALAI_STAGING_MAX_DURATION"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "refused", "accepted", "small", "large"), INEQUALITIES, ids=[i[0] for i in INEQUALITIES]
-)
+@pytest.mark.parametrize(("name", "refused", "accepted", "small", "large"), EDGES, ids=[edge[0] for edge in EDGES])
 def test_c15_windows_that_break_an_inequality_are_refused_with_both_settings(
     name: str, refused: float, accepted: float, small: str, large: str
 ) -> None:
@@ -186,6 +187,27 @@ def test_c15_windows_that_break_an_inequality_are_refused_with_both_settings(
     assert small in error.value.message
     assert large in error.value.message
     replace(Settings(), **{name: accepted}).check()
+
+
+def test_c15_every_inequality_has_its_edge_among_the_tests() -> None:
+    variable = {name: spec.variable for name, spec in SPECS}
+    tested = {(small, large) for _, _, _, small, large in EDGES}
+    for rule in INEQUALITIES:
+        first = next(name for name in rule.parts if name in variable)
+        assert (variable[first], variable[rule.below]) in tested, rule.why
+
+
+def test_c15_a_refusal_names_every_setting_of_the_sum_with_its_value() -> None:
+    with pytest.raises(BadSetting) as error:
+        replace(Settings(), job_lease_ttl_s=80.0).check()
+    for named in ("LOCALAI_JOB_LEASE_TTL='80s'", "LOCALAI_ADOPT_WINDOW=15s", "LOCALAI_WORKER_KILL_TTL=90s"):
+        assert named in error.value.message
+
+
+@pytest.mark.parametrize("name", ["backend_install_timeout_s", "backend_start_timeout_s"])
+def test_a_limit_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(BadSetting, match="above zero"):
+        replace(Settings(), **{name: 0.0}).check()
 
 
 def test_c15_a_stop_window_below_the_kill_ttl_is_refused_at_start() -> None:
@@ -212,6 +234,18 @@ def test_every_require_auth_switch_asks_for_a_token() -> None:
 def test_the_state_folder_is_in_the_users_data_folder_where_one_is_named(tmp_path: Path) -> None:
     assert default_state_dir({"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "localai"
     assert default_state_dir({"XDG_DATA_HOME": "relative"}) == default_state_dir({})
+
+
+def test_the_page_about_windows_has_every_window_with_its_default_and_every_inequality() -> None:
+    page = (ROOT / "docs/reference/windows.md").read_text(encoding="utf-8")
+    specs = dict(SPECS)
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    for rule in INEQUALITIES:
+        for name in (*rule.parts, rule.below):
+            if name in specs:
+                wanted = f"| `{specs[name].variable}` | {specs[name].default} |"
+                assert any(wanted in row for row in rows), wanted
+        assert rule.why in page
 
 
 def test_the_page_about_settings_is_fresh() -> None:

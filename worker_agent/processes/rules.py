@@ -55,6 +55,10 @@ class Operation:
     #: When the question was sent whose answer lets this operation live.
     kept_at: float = 0.0
     deadline_at: float = float("inf")
+    #: The same as a duration, as its order gave it.
+    deadline_s: float = float("inf")
+    #: From a frontend that predates operations: no row answers for it, so it needs no renewal and no completion.
+    anonymous: bool = False
     bytes_done: int = 0
     bytes_total: int = 0
     file_index: int = 0
@@ -119,6 +123,20 @@ def granted(
         process_key=process_key,
         kept_at=sent_at,
         deadline_at=sent_at + deadline_s,
+        deadline_s=deadline_s,
+    )
+
+
+def anonymous(name: str, *, process_key: str, now: float, deadline_s: float) -> Operation:
+    """The operation of an order without one. It may work at once, and only its deadline ends it."""
+    return Operation(
+        job_id=name,
+        op_generation=0,
+        stage=Stage.WORKING,
+        process_key=process_key,
+        deadline_at=now + deadline_s,
+        deadline_s=deadline_s,
+        anonymous=True,
     )
 
 
@@ -139,20 +157,27 @@ def watched(operation: Operation, *, now: float, kill_ttl_s: float) -> Operation
     if operation.stage is not Stage.WORKING:
         return operation
     unrenewed_s = now - operation.kept_at
-    if unrenewed_s >= kill_ttl_s:
+    if unrenewed_s >= kill_ttl_s and not operation.anonymous:
         why = f"nobody renewed the operation for {unrenewed_s:.1f} s; LOCALAI_WORKER_KILL_TTL allows {kill_ttl_s:g} s"
     elif now >= operation.deadline_at:
-        why = f"the operation passed the deadline of its order while it was {operation.phase.value}"
+        why = (
+            f"the operation passed the deadline of its order while it was {operation.phase.value}: "
+            f"{operation.deadline_s:g} s after it was claimed; LOCALAI_STAGING_MAX_DURATION sets the cap"
+        )
     else:
         return operation
     return doomed(operation, OperationError(cause=Cause.OPERATION_KILLED, message=why))
 
 
 def ready(operation: Operation, *, process_lives: bool, identity: str) -> Operation:
-    """LoadModel succeeded. READY only for an operation that was not doomed and whose process lives."""
+    """LoadModel succeeded. READY only for an operation that was not doomed and whose process lives.
+
+    An anonymous one is complete with it: no row will say so.
+    """
     if operation.stage is not Stage.WORKING or not process_lives:
         return operation
-    return replace(operation, stage=Stage.READY, identity=identity, progress=operation.progress + 1)
+    stage = Stage.COMPLETE if operation.anonymous else Stage.READY
+    return replace(operation, stage=stage, identity=identity, progress=operation.progress + 1)
 
 
 def doomed(operation: Operation, error: OperationError) -> Operation:
@@ -171,6 +196,8 @@ def settled(operation: Operation, *, thread_works: bool, process_lives: bool, no
     if thread_works or process_lives:
         return operation
     match operation.stage:
+        case Stage.ENDING if operation.anonymous:
+            return replace(operation, stage=Stage.GONE)  # nobody acknowledges its end
         case Stage.ENDING:
             return replace(operation, stage=Stage.ENDED, ended_at=now)
         case Stage.READY:
@@ -291,9 +318,9 @@ _SAID_AS = {
 
 
 def operation_report(operation: Operation) -> OperationReport | None:
-    """How a report names this operation; None for a tombstone."""
+    """How a report names this operation; None for a tombstone, and for one that no row knows."""
     state = _SAID_AS.get(operation.stage)
-    if state is None:
+    if state is None or operation.anonymous:
         return None
     return OperationReport(
         job_id=operation.job_id,

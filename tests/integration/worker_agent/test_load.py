@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from localai.jobs.operation_rules import Answer, Cause, OpState, Order, Phase
+from localai.loads.budget_rules import GIB, load_budget
 from protos import backend_pb2, backend_pb2_grpc
 from tests.integration.worker_agent.conftest import MakeRig, Rig, faults, order
 from tests.loopback import eventually
@@ -96,14 +97,16 @@ def test_lj_05_a_load_over_its_budget_names_budget_size_and_setting(rig: Rig) ->
     wanted = rig.run(
         order(
             load_timeout_s=0.5,
-            load_timeout_reason="5m + 20s per GiB of 2.0 GiB",
+            load_timeout_reason=load_budget(2 * GIB, 0.5).reason,
             model_options=faults("load_delay:10m"),
         )
     )
     cause, message, _ = failure(rig, wanted)
     assert cause == Cause.LOAD_TIMEOUT
-    assert "0.5 s (5m + 20s per GiB of 2.0 GiB)" in message
-    assert "LOCALAI_NATS_MODEL_LOAD_TIMEOUT" in message
+    assert message == (
+        "LoadModel took longer than its budget of 0.5 s "
+        "(pinned by LOCALAI_NATS_MODEL_LOAD_TIMEOUT; 2.00 GiB would give 340 s)"
+    )
 
 
 def test_a_process_that_dies_while_it_loads_ends_the_operation_at_once(rig: Rig) -> None:

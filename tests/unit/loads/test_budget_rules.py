@@ -6,7 +6,7 @@ import pytest
 
 from localai.jobs.job import Job
 from localai.jobs.operation_rules import OpState, Phase
-from localai.loads.budget_rules import GIB, Budgets, bound, load_budget, silent
+from localai.loads.budget_rules import GIB, MIB, Budgets, bound, load_budget, silent, size_text
 from tests.unit.jobs.builders import NOW, at, claimed, running, sent
 
 pytestmark = pytest.mark.unit
@@ -33,11 +33,21 @@ def test_lj_05_the_budget_grows_with_the_bytes_up_to_a_cap_unless_pinned(
 
 
 def test_lj_05_the_reason_names_size_and_setting() -> None:
-    reason = load_budget(2 * GIB).reason
-    assert "2.00 GiB" in reason and "340 s" in reason and "LOCALAI_NATS_MODEL_LOAD_TIMEOUT" in reason
-    assert "pinned" in load_budget(None, 5).reason
-    assert "unknown size" in load_budget(None).reason
-    assert "the cap" in load_budget(10_000 * GIB).reason
+    setting = "LOCALAI_NATS_MODEL_LOAD_TIMEOUT"
+    assert load_budget(2 * GIB).reason == f"300 s + 20 s/GiB for 2.00 GiB; {setting} pins another"
+    assert load_budget(2 * GIB, 2).reason == f"pinned by {setting}; 2.00 GiB would give 340 s"
+    assert load_budget(None).reason == f"the size of the model is not known; {setting} pins another"
+    assert load_budget(None, 5).reason == f"pinned by {setting}; the size of the model is not known"
+    capped = load_budget(10_000 * GIB).reason
+    assert capped == f"the cap of 300 s + 20 s/GiB for 10000.00 GiB; {setting} pins another"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (99_999, "99999 bytes"), (MIB, "1.0 MiB"), (135 * MIB, "0.13 GiB"), (70 * GIB, "70.00 GiB")],
+)
+def test_a_size_is_said_in_a_unit_that_shows_it(size: int, text: str) -> None:
+    assert size_text(size) == text
 
 
 def _bound_s(job: Job, size: int | None = None, budgets: Budgets = BUDGETS) -> float:
@@ -54,6 +64,12 @@ def test_steps_without_progress_have_the_base_budget_from_the_placement() -> Non
     job = claimed(placed_at=NOW, started_at=NOW, phase=Phase.INSTALLING, phase_started_at=NOW)
     assert _bound_s(job) == 1500
     assert _bound_s(job, budgets=Budgets(install_s=3600)) == 3600 + 300 + 300
+    assert _bound_s(job, budgets=Budgets(pinned_load_s=7200)) == 900 + 7200 + 300, "a pinned limit is never clipped"
+    assert _bound_s(job, budgets=Budgets(install_s=2, pinned_load_s=2, slack_s=1, base_least_s=4)) == 5
+    limit = bound(job, BUDGETS, load_budget(None))
+    assert limit is not None
+    for word in ("1500 s", "LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT (900 s)", "LOCALAI_NATS_MODEL_LOAD_TIMEOUT (300 s)"):
+        assert word in limit.text
 
 
 def test_lj_03_staging_is_bounded_by_silence_and_not_by_its_length() -> None:
@@ -71,7 +87,19 @@ def test_the_load_phase_widens_the_budget_to_that_of_the_checkpoint() -> None:
     assert _bound_s(job, 70 * GIB) == 30 + 1700 + 300
     assert _bound_s(job, None) == 900, "never less than the base leaves"
     limit = bound(job, BUDGETS, load_budget(70 * GIB))
-    assert limit is not None and "70.00 GiB" in limit.text
+    assert limit is not None
+    for word in ("2030 s", "1700 s", "70.00 GiB", "LOCALAI_NATS_MODEL_LOAD_TIMEOUT"):
+        assert word in limit.text
+
+
+@pytest.mark.parametrize("size", [None, 0, 2 * GIB, 70 * GIB, 600 * GIB, 10_000 * GIB])
+@pytest.mark.parametrize("pinned", [0.0, 2.0, 90_000.0])
+def test_lj_03_no_limit_of_the_agent_outlasts_the_bound_of_the_owner(size: int | None, pinned: float) -> None:
+    """Start and LoadModel, one after the other, fit into what the owner gives the load phase, wherever it begins."""
+    budgets = Budgets(pinned_load_s=pinned, start_s=120, max_duration_s=1e6)
+    for begun_s in (0.0, 1500.0, 40_000.0):
+        job = claimed(placed_at=at(-begun_s), started_at=at(-begun_s), phase=Phase.LOADING, phase_started_at=NOW)
+        assert _bound_s(job, size, budgets) >= 120 + load_budget(size, pinned).seconds + budgets.slack_s
 
 
 @pytest.mark.parametrize("phase", list(Phase))
@@ -96,5 +124,7 @@ def test_the_cap_ends_every_phase_even_with_progress(phase: Phase) -> None:
 def test_an_operation_nobody_hears_of_is_silent(job: Job, quiet: bool) -> None:
     said = silent(job, BUDGETS, NOW)
     assert (said is not None) == quiet
+    if said:
+        assert "105 s (LOCALAI_WORKER_KILL_TTL of 90 s and a sixth)" in said
     if said and job.node_name:
         assert "gpu-1" in said

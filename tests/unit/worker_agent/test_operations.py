@@ -159,6 +159,46 @@ def test_c11_ready_and_the_decision_to_kill_exclude_each_other_whoever_comes_fir
         assert table.stage() is (Stage.READY if outcome[0] else Stage.ENDING)
 
 
+def started_anonymously(table: Table) -> tuple[tuple[str, int], Work, Group]:
+    entered = table.operations.enter_anonymous("m#0", 10 * KILL_TTL_S)
+    assert entered is not None
+    key, work = entered
+    group = Group()
+    assert table.operations.attach(running(job_id=key[0], op_generation=key[1]), group)
+    return key, work, group
+
+
+def test_work_that_an_older_frontend_ordered_lives_without_renewals_and_ends_at_its_deadline(table: Table) -> None:
+    key, work, group = started_anonymously(table)
+    table.clock.now += 10 * KILL_TTL_S - 1
+    table.operations.watch()
+    assert (table.stage(key), group.ends) == (Stage.WORKING, 0)
+    table.clock.now += 1
+    table.operations.watch()
+    assert (table.stage(key), group.ends > 0, work.stopped) == (Stage.ENDING, True, True)
+    table.operations.thread_done(key, work)
+    table.operations.process_gone("p1")
+    assert table.stage(key) is Stage.GONE
+
+
+def test_work_that_an_older_frontend_ordered_serves_and_is_in_no_report(table: Table) -> None:
+    """A process in a report that no row names would be ended as an orphan."""
+    key, _, group = started_anonymously(table)
+    assert table.operations.snapshot() == ((), ())
+    assert not table.operations.incomplete()
+    assert table.operations.become_ready(key, "m")
+    table.clock.now += 1000 * KILL_TTL_S
+    table.operations.watch()
+    assert (table.operations.snapshot(), group.ends) == (((), ()), 0)
+    assert [process.process_instance for process in table.operations.serving()] == ["p1"]
+    assert table.operations.keeps_process(key)
+
+
+def test_a_closed_table_takes_no_anonymous_work_either(table: Table) -> None:
+    table.operations.close()
+    assert table.operations.enter_anonymous("m#0", 60.0) is None
+
+
 def test_a_process_that_exited_is_never_ready(table: Table) -> None:
     _, group = table.started()
     group.exited = True

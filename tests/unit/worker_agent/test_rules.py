@@ -109,6 +109,47 @@ def test_the_watchdog_ends_what_nobody_renews_or_what_is_past_its_deadline(
         assert after.error.cause == Cause.OPERATION_KILLED
 
 
+def test_an_operation_past_its_deadline_says_how_long_that_was_and_what_sets_it() -> None:
+    granted = rules.granted(
+        operation(Stage.CLAIMING),
+        process_key="m#0",
+        sent_at=100.0,
+        now=101.0,
+        deadline_s=80.0,
+        kill_ttl_s=KILL_TTL_S,
+    )
+    error = rules.watched(granted, now=180.0, kill_ttl_s=KILL_TTL_S).error
+    assert error is not None
+    assert "80 s after it was claimed; LOCALAI_STAGING_MAX_DURATION" in error.message
+
+
+def anonymous(deadline_s: float = 600.0) -> rules.Operation:
+    return rules.anonymous("drawn", process_key="m#0", now=100.0, deadline_s=deadline_s)
+
+
+@pytest.mark.parametrize(
+    ("now", "stage"),
+    [(100.0 + KILL_TTL_S, Stage.WORKING), (100.0 + 10 * KILL_TTL_S - 301, Stage.WORKING), (700.0, Stage.ENDING)],
+)
+def test_an_anonymous_operation_is_killed_at_its_deadline_only(now: float, stage: Stage) -> None:
+    assert rules.watched(anonymous(), now=now, kill_ttl_s=KILL_TTL_S).stage is stage
+
+
+def test_an_anonymous_operation_is_complete_when_it_is_ready_and_no_timer_ends_it_then() -> None:
+    done = rules.ready(anonymous(), process_lives=True, identity="m")
+    assert done.stage is Stage.COMPLETE
+    assert rules.watched(done, now=1e9, kill_ttl_s=KILL_TTL_S) is done
+    assert rules.ready(anonymous(), process_lives=False, identity="m").stage is Stage.WORKING
+
+
+def test_nobody_is_told_of_an_anonymous_operation_and_its_end_needs_no_answer() -> None:
+    assert rules.operation_report(anonymous()) is None
+    doomed = rules.watched(anonymous(), now=700.0, kill_ttl_s=KILL_TTL_S)
+    assert rules.operation_report(doomed) is None
+    assert rules.settled(doomed, thread_works=False, process_lives=True, now=701.0).stage is Stage.ENDING
+    assert rules.settled(doomed, thread_works=False, process_lives=False, now=701.0).stage is Stage.GONE
+
+
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.WORKING])
 def test_i3_no_timer_ends_anything_but_work(stage: Stage) -> None:
     before = operation(stage, deadline_at=0.0)
