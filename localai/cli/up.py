@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -39,7 +42,10 @@ def command(settings: Settings, servers_only: bool) -> None:
     `localai run` there, `localai worker` on each machine.
     """
     account = server_account(settings.server_user)
-    folder = prepare(settings.state_dir or default_state_dir(), account)
+    state_dir = settings.state_dir or default_state_dir()
+    if not state_dir.exists():  # a refused first start leaves no folder behind
+        settings = _with_port(settings, servers_only)
+    folder = prepare(state_dir, account)
     with held(folder):
         settings = _with_port(settings, servers_only)
         with Supervisor(say) as supervisor:
@@ -144,9 +150,21 @@ def _greeting(settings: Settings, folder: StateFolder) -> str:
         "",
         *_curl(url, key, with_model=(models / f"{DEFAULT_MODEL}.yaml").exists()),
         "",
+        "Or in a browser: open the address and sign in with the key. Another worker on this machine:",
+        "",
+        f"  {_second_worker(folder)}",
+        "",
         "Ctrl-C stops it.",
     ]
     return "\n".join(lines)
+
+
+def _second_worker(folder: StateFolder) -> str:
+    """The command that joins one more worker beside this one; its port lies below those of outgoing connections."""
+    command = shutil.which("localai") or str(Path(sys.executable).with_name("localai"))
+    words = [command, "worker", "--state-dir", str(folder.path), "--node-name", "second"]
+    words += ["--serve-addr", "127.0.0.1:23051", "--data-path", str(folder.path / "worker-2")]
+    return shlex.join(words)
 
 
 def _curl(url: str, key: str, *, with_model: bool) -> list[str]:

@@ -376,3 +376,13 @@ def test_a_reader_that_left_is_no_traceback(up: Installation) -> None:
         timeout=LIMIT_S,
     )
     assert "Traceback" not in result.stderr and "Exception" not in result.stderr
+
+
+def test_a_first_start_that_is_refused_for_its_port_leaves_no_folder(installation: Installation) -> None:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        refused = installation.ask("up", "--port", port)
+    assert (refused.returncode, "--port" in refused.stderr, port in refused.stderr) == (1, True, True), refused.stderr
+    assert not installation.state.exists()
