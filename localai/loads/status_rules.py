@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.operation_rules import Phase
-from localai.jobs.views import progress_rate, rfc3339, seconds_left
+from localai.jobs.views import rfc3339, seconds_left
+from localai.loads.eta_rules import LoadDurations, eta
 
 #: `Retry-After` while a load goes on.
 RETRY_LEAST_S, RETRY_MOST_S = 5, 300
@@ -41,6 +43,9 @@ class LoadStatus:
     file_index: int
     total_files: int
     eta_seconds: int | None
+    #: Four of five loads end between them; known where loads like it have finished.
+    eta_low: int | None
+    eta_high: int | None
     attempts: int
     lease_expires_in: int | None
     cancel_requested: bool
@@ -63,6 +68,8 @@ class LoadStatus:
             "file_index": self.file_index,
             "total_files": self.total_files,
             "eta_seconds": self.eta_seconds,
+            "eta_low": self.eta_low,
+            "eta_high": self.eta_high,
             "job_id": self.job_id,
             "attempts": self.attempts,
             "lease_expires_in": self.lease_expires_in,
@@ -100,14 +107,18 @@ class LoadStatus:
         return min(max(expected, RETRY_LEAST_S), RETRY_MOST_S)
 
 
-def load_status(job: Job, install: Job | None = None) -> LoadStatus:
-    """The status of an attempt. ``install`` is the live job that fetches its files; its bytes are shown as its own."""
+def load_status(job: Job, install: Job | None = None, history: Sequence[LoadDurations] = ()) -> LoadStatus:
+    """The status of an attempt. ``install`` is the live job that fetches its files; its bytes are shown as its own.
+
+    ``history`` is what finished loads of the model took on nodes of the same class.
+    """
     fetching = install if job.live and job.op_generation is None else None
     moving = fetching or job
     left = seconds_left(job.lease_expires_at, job.read_at) if job.state == State.RUNNING else None
     hold_s = seconds_left(job.hold_until, job.read_at) if job.held else None
     ended_badly = job.state in (State.FAILED, State.CANCELLED)
     stopping = job.stop_state == StopState.PENDING
+    rest = eta(job, history)
     return LoadStatus(
         model=job.subject,
         job_id=job.id,
@@ -119,7 +130,9 @@ def load_status(job: Job, install: Job | None = None) -> LoadStatus:
         total_bytes=moving.bytes_total,
         file_index=moving.file_index,
         total_files=moving.files_total,
-        eta_seconds=eta_seconds(job),
+        eta_seconds=rest.seconds if rest else None,
+        eta_low=rest.low if rest else None,
+        eta_high=rest.high if rest else None,
         attempts=job.attempts,
         lease_expires_in=None if left is None else math.floor(left),
         cancel_requested=job.cancel_requested_at is not None,
@@ -143,16 +156,6 @@ def percent_by_file(job: Job) -> float:
     if job.files_total <= 0 or job.file_index <= 0:
         return 0.0
     return round(min(100.0, ((job.file_index - 1) * 100 + percent(job)) / job.files_total), 1)
-
-
-def eta_seconds(job: Job) -> int | None:
-    """Seconds until all files are staged, from the job's own rate; None until that rate means something."""
-    if job.state != State.RUNNING or job.phase != Phase.STAGING:
-        return None
-    rate = progress_rate(job)
-    if rate is None or job.bytes_total <= job.bytes_done:
-        return None
-    return math.ceil((job.bytes_total - job.bytes_done) / rate)
 
 
 def error_text(job: Job) -> str | None:

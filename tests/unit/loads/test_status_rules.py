@@ -6,6 +6,7 @@ import pytest
 
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.operation_rules import Phase
+from localai.loads.eta_rules import LoadDurations
 from localai.loads.status_rules import load_status
 from tests.unit.jobs.builders import at, claimed, queued, running, stopping
 
@@ -28,13 +29,13 @@ def test_a_staging_load_says_where_it_is_and_how_long_it_will_take() -> None:
         "total_bytes": 1000,
         "file_index": 1,
         "total_files": 2,
-        "eta_seconds": 150,
+        "eta_seconds": 145,
         "job_id": "job-1",
         "attempts": 1,
         "lease_expires_in": 20,
     }
     assert status.message() == "model m is staging on node nvidia-thor (40%, ETA ~2m)"
-    assert status.retry_after_header() == 150
+    assert status.retry_after_header() == 145
 
 
 @pytest.mark.parametrize(
@@ -53,10 +54,19 @@ def test_an_eta_is_left_out_rather_than_guessed(job: Job) -> None:
     assert "eta_seconds" not in load_status(job).to_json()
 
 
-@pytest.mark.parametrize(("done", "header"), [(999, 5), (400, 150), (1, 300)])
+@pytest.mark.parametrize(("done", "header"), [(999, 5), (400, 145), (1, 300)])
 def test_lj_12_retry_after_is_between_5_and_300_while_loading(done: int, header: int) -> None:
     assert load_status(staging(bytes_done=done)).retry_after_header() == header
     assert 5 <= load_status(queued()).retry_after_header() <= 300
+
+
+def test_loads_like_it_that_finished_give_bounds_and_a_time_where_no_bytes_move() -> None:
+    finished = LoadDurations(pending_s=1, installing_s=1, staging_s=9, loading_s=80, backend="fault", size_bytes=0)
+    loading = staging(phase=Phase.LOADING, phase_started_at=at(-20), args={"order": {"backend": "fault"}})
+    body = load_status(loading, history=[finished] * 3).to_json()
+    assert body["eta_low"] <= body["eta_seconds"] <= body["eta_high"]
+    assert 50 <= body["eta_seconds"] <= 70
+    assert "ETA ~" in load_status(loading, history=[finished] * 3).message()
 
 
 def test_a_held_model_says_the_cause_and_the_seconds_left() -> None:
