@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from localai import logs, wiring
+from localai import crash_points, logs, wiring
 from localai.bus.ports import Payload
 from localai.bus.subjects import JOB_PROGRESS, job_of
 from localai.db.engine import make_engine
@@ -158,6 +158,7 @@ def main() -> int:
     try:
         settings = Settings.load()
         logs.configure(settings.log_level, "control")
+        crash_points.arm(settings.crash_point_file)
         control = Control(settings)
     except LocalAIError as error:
         sys.stderr.write(f"localai: {error.message}\n")

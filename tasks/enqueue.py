@@ -9,6 +9,7 @@ import redis
 from dramatiq.errors import BrokerError
 from dramatiq.message import Message
 
+from localai import crash_points
 from localai.clock import boottime
 from localai.ids import JobId, NodeId
 from localai.logs import fields
@@ -44,6 +45,7 @@ class DramatiqWakeups:
     def send_order(self, node_id: NodeId, job_id: JobId, op_generation: int) -> None:
         """Have the agent of this node claim the operation."""
         self._send(node_queue(node_id), names.RUN_OPERATION, job_id, op_generation)
+        crash_points.reach("owner.order_sent")
 
     def forget_node(self, node_id: NodeId) -> None:
         """Delete the queue of a node that is gone for good; nothing else ever would."""

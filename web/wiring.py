@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os import getpid
 from pathlib import Path
 
-from localai import wiring
+from localai import crash_points, wiring
 from localai.bus.subjects import ROUTING_CHANGED
 from localai.db.engine import make_engine
 from localai.db.unit_of_work import units_of
@@ -43,6 +43,7 @@ def build_services(settings: Settings | None = None) -> Services:
     """The services of this web process, not started. To be called after the fork. Raises StartRefused, BadSetting."""
     require_gevent()
     settings = settings or Settings.load()
+    crash_points.arm(settings.crash_point_file)
     engine = make_engine(settings.database_url, application=f"localai-web-{getpid()}", pool_size=POOL_SIZE)
     rows = wiring.make_rows(engine, settings)
     bus = wiring.make_bus(settings, f"web-{getpid()}")

@@ -85,6 +85,7 @@ class Agent:
             self.operations,
             incarnation=registered.incarnation,
             bound_s=settings.stop_grace_s + STOP_MARGIN_S,
+            hooks=place.hooks,
         )
         self._bus = bus.connect(settings.nats_url, f"agent-{registered.name}")
         self._node_id = registered.node_id
@@ -179,8 +180,9 @@ class Agent:
                 machine=this_machine(platform.system(), platform.machine(), platform.libc_ver()),
                 rights=rights,
                 commands=Commands(self.supervisor, place.folders.logs, base),
+                hooks=place.hooks,
             ),
-            fetcher=Fetcher(place.frontends, DigestCache(place.folders.models / ".digests.json")),
+            fetcher=Fetcher(place.frontends, DigestCache(place.folders.models / ".digests.json"), place.hooks),
             supervisor=self.supervisor,
             loader=Loader(place.addresses.dial_host, default_threads=settings.threads or _half_the_cores()),
             models=place.folders.models,
@@ -200,6 +202,7 @@ class Agent:
             intervals=Intervals(settings.operation_report_interval_s, settings.heartbeat_interval_s),
             news=self._news,
             replaced=self._because(Why.REPLACED),
+            hooks=self._place.hooks,
         )
 
     def _make_heartbeat(self, registered: Registered) -> Heartbeat:

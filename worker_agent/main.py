@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from localai import logs
+from localai import crash_points, logs
 from localai.clock import boottime
 from localai.errors import BadSetting, StartRefused
 from localai.settings import Settings
@@ -19,7 +19,7 @@ from worker_agent.ending import Ending, Why
 from worker_agent.files.fetch import sweep_partials
 from worker_agent.folders import FolderLock, Folders
 from worker_agent.frontends import Frontends
-from worker_agent.hooks import Hooks
+from worker_agent.hooks import Hooks, crash_hooks
 from worker_agent.install.backends import recover
 from worker_agent.log_routes import LogRoutes
 from worker_agent.probes import ProbeServer
@@ -44,8 +44,9 @@ def main(hooks: Hooks | None = None) -> int:
     try:
         settings = Settings.load()
         logs.configure(settings.log_level, "agent")
+        crash_points.arm(settings.crash_point_file)
         _check(settings)
-        code = _serve(settings, ending, hooks or Hooks())
+        code = _serve(settings, ending, hooks or crash_hooks())
     except (BadSetting, StartRefused) as error:
         sys.stderr.write(f"localai worker: {error.message}\n")
         return ends.EXIT_REFUSED

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from localai import logs
 from localai.errors import LocalAIError, Replaced
-from localai.jobs.operation_rules import Cause, OperationError, Report
+from localai.jobs.operation_rules import Cause, OperationError, OpState, Report
 from worker_agent.frontends import Frontends, Registered
+from worker_agent.hooks import Hooks
 from worker_agent.operations import Operations
 
 log = logs.get(__name__)
@@ -42,6 +43,7 @@ class Reporter:
         intervals: Intervals,
         news: threading.Event,
         replaced: Callable[[str], None],
+        hooks: Hooks | None = None,
     ) -> None:
         self._frontends = frontends
         self._operations = operations
@@ -49,7 +51,10 @@ class Reporter:
         self._intervals = intervals
         self._news = news
         self._replaced = replaced
+        self._hooks = hooks or Hooks()
         self._seq = 0
+        #: Jobs that the newest report calls READY.
+        self._ready: list[str] = []
         self._seq_lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
@@ -86,6 +91,8 @@ class Reporter:
         except LocalAIError as error:
             log.warning("report not taken", extra=logs.fields(reason=error.message))
             return False
+        for job_id in self._ready:
+            self._hooks.reported(job_id)
         self._operations.apply(answer.operations, sent_at)
         for instance in answer.stop_processes:
             self._operations.end_process(
@@ -97,6 +104,7 @@ class Reporter:
         with self._seq_lock:
             self._seq += 1
             operations, processes = self._operations.snapshot()
+            self._ready = [operation.job_id for operation in operations if operation.op_state is OpState.READY]
             return Report(
                 incarnation=self._registered.incarnation, seq=self._seq, operations=operations, processes=processes
             )

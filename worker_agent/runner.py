@@ -61,10 +61,12 @@ class OperationRunner:
     def submit(self, job_id: str, op_generation: int) -> None:
         """Enter an operation and begin it. A message that is known already, also as a tombstone, does nothing."""
         key = (job_id, op_generation)
+        self._parts.hooks.received(job_id)
         work = self._parts.operations.enter(key)
         if work is None:
             log.info("message dropped", extra=logs.fields(job_id=job_id, op_generation=op_generation))
             return
+        self._parts.hooks.entered(job_id)
         thread = threading.Thread(
             target=self._run, args=(key, work), name=f"operation-{job_id[:8]}-{op_generation}", daemon=True
         )
@@ -158,6 +160,7 @@ class OperationRun:
         backend = self._parts.installer.ensure(
             order, said=lambda line: operations.moved(self._key, message=line), work=self._work
         )
+        self._parts.hooks.installed(order.job_id)
         folder = self._stage(order)
         self._enter(order, Phase.LOADING)
         options = self._parts.loader.model_options(order, folder)
@@ -165,7 +168,15 @@ class OperationRun:
         self._parts.supervisor.wait_healthy(
             process, probe=self._parts.loader.answers_health, timeout_s=order.start_timeout_s, work=self._work
         )
-        self._parts.loader.load(process.port, options, order=order, group=process.group, work=self._work)
+        self._parts.hooks.healthy(order.job_id)
+        self._parts.loader.load(
+            process.port,
+            options,
+            order=order,
+            group=process.group,
+            work=self._work,
+            sent=lambda: self._parts.hooks.loading(order.job_id),
+        )
         self._parts.hooks.loaded(order.job_id)
         if not operations.become_ready(self._key, options.Model):
             self._work.check()
@@ -174,6 +185,7 @@ class OperationRun:
                 "the process ended right after LoadModel",
                 stderr_tail=process.group.output.tail(),
             )
+        self._parts.hooks.ready(order.job_id)
         self._times.end("ok")
         log.info("model loaded", extra=logs.fields(model=order.model, slot=order.slot, address=process.running.address))
 

@@ -6,6 +6,7 @@ from localai import logs
 from localai.bus.ports import Payload
 from localai.errors import LocalAIError
 from localai.jobs.operation_rules import StopAnswer, StopOutcome, StopRequest
+from worker_agent.hooks import Hooks
 from worker_agent.operations import Operations
 
 log = logs.get(__name__)
@@ -18,10 +19,11 @@ class StopNotDone(LocalAIError):
 class StopResponder:
     """Answers `model.stop`."""
 
-    def __init__(self, operations: Operations, *, incarnation: int, bound_s: float) -> None:
+    def __init__(self, operations: Operations, *, incarnation: int, bound_s: float, hooks: Hooks | None = None) -> None:
         self._operations = operations
         self._incarnation = incarnation
         self._bound_s = bound_s
+        self._hooks = hooks or Hooks()
 
     def __call__(self, payload: Payload) -> Payload:
         """A StopAnswer for a StopRequest. Raises StopNotDone, also for a request that cannot be read."""
@@ -33,9 +35,11 @@ class StopResponder:
 
     def stop(self, request: StopRequest) -> StopAnswer:
         """Stop exactly what is named, and answer once it has ended."""
+        self._hooks.stopping(request.job_id)
         stopping = self._operations.stop(request)
         if stopping.must_end and not self._operations.wait_ended(stopping.key, stopping.instance, self._bound_s):
             raise StopNotDone(f"the process group has not ended within {self._bound_s:g} s")
+        self._hooks.answering(request.job_id)
         terminated = [stopping.instance] if stopping.must_end and stopping.instance else []
         log.info(
             "stop answered",

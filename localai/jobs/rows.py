@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import CursorResult, RowMapping
 
+from localai import crash_points
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWork
 from localai.jobs.event_rules import (
@@ -95,6 +96,7 @@ def record(uow: UnitOfWork, event: str, job: Job, actor: str, detail: Mapping[st
     )
 
 
+    crash_points.reach_commit(job.kind, event, uow.after_commit)
 def record_end(uow: UnitOfWork, move: type[Event], job: Job, actor: str) -> None:
     """Write the terminal event of a job that ended without success, with what the end means for its subject."""
     detail = {

@@ -6,7 +6,7 @@ late, doubled and sent by anyone, and is still right.
 
 from __future__ import annotations
 
-from localai import logs
+from localai import crash_points, logs
 from localai.bus.ports import NodeLink
 from localai.bus.subjects import MODEL_STOP
 from localai.errors import LocalAIError, NodeQuiet, NodeUnreachable, NoRoute, WorkerRefused
@@ -52,6 +52,7 @@ class StopService:
     def ask(self, node_id: NodeId, request: StopRequest) -> StopAnswer | None:
         """The node's answer to one exact stop. None: nothing is known, and it is sent again."""
         facts = {"node_id": node_id, "job_id": request.job_id, "op_generation": request.op_generation}
+        crash_points.reach("owner.stopping")
         try:
             body = self._link.request(node_id, MODEL_STOP, request.to_json(), self._timeout_s)
             answer = StopAnswer.from_json(body)
@@ -61,5 +62,6 @@ class StopService:
         except (LocalAIError, KeyError, TypeError, ValueError) as error:
             log.warning("stop answered in words we do not know", extra=logs.fields(**facts, reason=error))
             return None
+        crash_points.reach("owner.stop_answered")
         log.info("stop answered", extra=logs.fields(**facts, outcome=answer.outcome.value))
         return answer

@@ -191,7 +191,9 @@ class Loader:
     def answers_health(self, port: int) -> bool:
         return True
 
-    def load(self, port: int, options: object, *, order: Order, group: Group, work: Work) -> None:
+    def load(
+        self, port: int, options: object, *, order: Order, group: Group, work: Work, sent: Callable[[], object]
+    ) -> None:
         world = self._agent.world
         work.wait_for(group.has_exited, world.load_s())
         if group.has_exited():

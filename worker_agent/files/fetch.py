@@ -20,6 +20,7 @@ from localai.metrics import STAGING_BYTES
 from worker_agent.files.digests import DigestCache
 from worker_agent.files.paths import within
 from worker_agent.frontends import FileStream, NoFrontend
+from worker_agent.hooks import Hooks
 from worker_agent.work import Work
 
 log = logs.get(__name__)
@@ -46,11 +47,12 @@ class Sources(Protocol):
 class Fetcher:
     """Brings one file after the other into a model's folder."""
 
-    def __init__(self, sources: Sources, digests: DigestCache) -> None:
+    def __init__(self, sources: Sources, digests: DigestCache, hooks: Hooks | None = None) -> None:
         self._sources = sources
         self._digests = digests
 
     def fetch(self, folder: Path, staged: StagedFile, *, stall_window_s: float, moved: Moved, work: Work) -> Path:
+        self._hooks = hooks or Hooks()
         """Make a file present with its promised digest. ``moved`` gets the bytes of it that are done so far.
 
         Raises OperationFailed, OperationStopped. Idempotent: what is there and right is not fetched again, and what was
@@ -67,17 +69,25 @@ class Fetcher:
                 _check_space(partial, staged)
                 with open(partial, "r+b") as file:
                     transfer = Transfer(
-                        self._sources, staged, file, stall_window_s=stall_window_s, moved=moved, work=work
+                        self._sources,
+                        staged,
+                        file,
+                        stall_window_s=stall_window_s,
+                        moved=moved,
+                        work=work,
+                        received=self._hooks.received_file,
                     )
                     if not transfer.complete():
                         partial.unlink()
                         raise transfer.mismatch()
                     file.flush()
                     os.fsync(file.fileno())
+                    self._hooks.verified(staged.path)
                 os.replace(partial, target)
                 _sync_folder(target.parent)
                 self._digests.put(target, staged.sha256)
         return target
+                self._hooks.renamed(staged.path)
 
     def _is_there(self, target: Path, staged: StagedFile, moved: Moved, work: Work) -> bool:
         if not target.is_file() or target.stat().st_size != staged.size:
@@ -97,7 +107,15 @@ class Transfer:
     """One file on its way: its bytes on disk, and their digest so far."""
 
     def __init__(
-        self, sources: Sources, staged: StagedFile, file: BinaryIO, *, stall_window_s: float, moved: Moved, work: Work
+        self,
+        sources: Sources,
+        staged: StagedFile,
+        file: BinaryIO,
+        *,
+        stall_window_s: float,
+        moved: Moved,
+        work: Work,
+        received: Callable[[str], None],
     ) -> None:
         self._sources = sources
         self._staged = staged
@@ -107,6 +125,7 @@ class Transfer:
         self._work = work
         self._size = 0
         self._sha256 = hashlib.sha256()
+        self._received = received
 
     def complete(self) -> bool:
         """Receive what is missing. Whether the whole has the promised digest. Raises OperationFailed."""
@@ -115,6 +134,7 @@ class Transfer:
         if resumed and not self._is_right():
             # The part that lay here may have been the bad one: once more, from the beginning.
             self._empty()
+        self._received(self._staged.path)
             self._receive()
         return self._is_right()
 

@@ -20,6 +20,7 @@ from localai.backends.layout import lay_out
 from localai.backends.platform_rules import Platform
 from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause, Order
+from worker_agent.hooks import Hooks
 from worker_agent.install.commands import Commands, Errand
 from worker_agent.install.environment import make_environment
 from worker_agent.work import Work
@@ -45,11 +46,14 @@ class Rights:
 class BackendInstaller:
     """The backends folder of this node."""
 
-    def __init__(self, folder: Path, *, machine: Platform, rights: Rights, commands: Commands) -> None:
+    def __init__(
+        self, folder: Path, *, machine: Platform, rights: Rights, commands: Commands, hooks: Hooks | None = None
+    ) -> None:
         self._folder = folder
         self._machine = machine
         self._rights = rights
         self._commands = commands
+        self._hooks = hooks or Hooks()
 
     def ensure(self, order: Order, *, said: Callable[[str], None], work: Work) -> Path:
         """The folder of the order's backend, installed when it is not there in this version.
@@ -96,6 +100,7 @@ class BackendInstaller:
             if entry.requirements is not None:
                 make_environment(temporary, entry.requirements, commands=self._commands, errand=errand)
             _write_metadata(temporary, entry)
+            self._hooks.installing(entry.name)
             _swap(temporary, place)
         except OSError as error:
             raise OperationFailed(

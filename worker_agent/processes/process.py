@@ -82,6 +82,7 @@ class Group:
         """TERM, wait, KILL. Whether the group is empty; False only when KILL did not help within its bound."""
         self._hooks.ending(self.instance)
         self.terminate()
+        self._hooks.terminated(self.instance)
         if not self.gone.wait(self._grace_s if grace_s is None else grace_s):
             log.warning("TERM did not end the group, killing it", extra=logs.fields(process=self.name, pid=self.pid))
             self.kill()
@@ -109,6 +110,7 @@ class Group:
         self.exited.set()
         self._tell()
         self._empty()
+        self._hooks.ended(self.instance)
         self.gone.set()
         self._tell()
 

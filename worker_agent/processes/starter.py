@@ -66,9 +66,10 @@ class Launch:
 class Held:
     """A launcher that waits: journaled, and not yet what it will become."""
 
-    def __init__(self, group: Group, gate: int) -> None:
+    def __init__(self, group: Group, gate: int, hooks: Hooks) -> None:
         self.group = group
         self._gate = gate
+        self._hooks = hooks
 
     def release(self, admitted: bool) -> None:
         """Let it become its target, or exit without having run anything."""
@@ -76,6 +77,7 @@ class Held:
             if admitted:
                 with suppress(BrokenPipeError):  # it died meanwhile; whoever watches the group sees that
                     os.write(self._gate, b"g")
+                self._hooks.released(self.group.instance)
         finally:
             os.close(self._gate)
 
@@ -112,6 +114,7 @@ class ProcessStarter:
             key=launch.name,
             port=launch.port,
         )
+        self._hooks.journaled(launch.instance)
         gate_out, gate_in = os.pipe()
         try:
             popen = self._popen(launch, gate_out)
@@ -128,6 +131,7 @@ class ProcessStarter:
             os.close(gate_in)
             popen.wait()
             raise
+        self._hooks.held(launch.instance)
         group = Group(
             popen,
             instance=launch.instance,
@@ -136,7 +140,7 @@ class ProcessStarter:
             output=launch.output,
             hooks=self._hooks,
         )
-        return Held(group, gate_in)
+        return Held(group, gate_in, self._hooks)
 
     def _popen(self, launch: Launch, gate: int) -> subprocess.Popen[bytes]:
         with open(launch.output.out, "ab") as out, open(launch.output.err, "ab") as err:
