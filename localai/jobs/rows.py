@@ -94,9 +94,9 @@ def record(uow: UnitOfWork, event: str, job: Job, actor: str, detail: Mapping[st
             "detail": to_json(detail),
         },
     )
-
-
     crash_points.reach_commit(job.kind, event, uow.after_commit)
+
+
 def record_end(uow: UnitOfWork, move: type[Event], job: Job, actor: str) -> None:
     """Write the terminal event of a job that ended without success, with what the end means for its subject."""
     detail = {

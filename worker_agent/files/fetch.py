@@ -50,9 +50,9 @@ class Fetcher:
     def __init__(self, sources: Sources, digests: DigestCache, hooks: Hooks | None = None) -> None:
         self._sources = sources
         self._digests = digests
+        self._hooks = hooks or Hooks()
 
     def fetch(self, folder: Path, staged: StagedFile, *, stall_window_s: float, moved: Moved, work: Work) -> Path:
-        self._hooks = hooks or Hooks()
         """Make a file present with its promised digest. ``moved`` gets the bytes of it that are done so far.
 
         Raises OperationFailed, OperationStopped. Idempotent: what is there and right is not fetched again, and what was
@@ -80,14 +80,14 @@ class Fetcher:
                     if not transfer.complete():
                         partial.unlink()
                         raise transfer.mismatch()
+                    self._hooks.verified(staged.path)
                     file.flush()
                     os.fsync(file.fileno())
-                    self._hooks.verified(staged.path)
                 os.replace(partial, target)
                 _sync_folder(target.parent)
+                self._hooks.renamed(staged.path)
                 self._digests.put(target, staged.sha256)
         return target
-                self._hooks.renamed(staged.path)
 
     def _is_there(self, target: Path, staged: StagedFile, moved: Moved, work: Work) -> bool:
         if not target.is_file() or target.stat().st_size != staged.size:
@@ -123,18 +123,18 @@ class Transfer:
         self._stall_window_s = stall_window_s
         self._moved = moved
         self._work = work
+        self._received = received
         self._size = 0
         self._sha256 = hashlib.sha256()
-        self._received = received
 
     def complete(self) -> bool:
         """Receive what is missing. Whether the whole has the promised digest. Raises OperationFailed."""
         resumed = self._adopt()
         self._receive()
+        self._received(self._staged.path)
         if resumed and not self._is_right():
             # The part that lay here may have been the bad one: once more, from the beginning.
             self._empty()
-        self._received(self._staged.path)
             self._receive()
         return self._is_right()
 
