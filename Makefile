@@ -55,6 +55,7 @@ check: setup ## format, lint, types, imports, generated files
 	$(BIN)/python -m web.errors --check docs/reference/errors.md
 	$(BIN)/python -m localai.cli.reference --check docs/reference/cli.md
 	$(BIN)/python -m localai.metrics --check docs/reference/metrics.md
+	$(BIN)/python -m tests.unit.loads.eta_calibration --check docs/reference/eta.md
 
 fmt: setup ## format the code and refresh generated pages
 	$(BIN)/ruff format .
@@ -63,6 +64,7 @@ fmt: setup ## format the code and refresh generated pages
 	$(BIN)/python -m web.errors --write docs/reference/errors.md
 	$(BIN)/python -m localai.cli.reference --write docs/reference/cli.md
 	$(BIN)/python -m localai.metrics --write docs/reference/metrics.md
+	$(BIN)/python -m tests.unit.loads.eta_calibration --write docs/reference/eta.md
 
 clean: ## remove what setup made
 	rm -rf $(VENV) build *.egg-info

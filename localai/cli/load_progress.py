@@ -72,7 +72,13 @@ def describe(status: Mapping[str, Any]) -> str:
         percent = status.get("progress")
         done = f"{float(percent):.0f} % of " if isinstance(percent, int | float) else ""
         words.append(f"{done}{size(total)}")
-    eta = status.get("eta_seconds")
-    if isinstance(eta, int | float):
-        words.append(f"about {eta:.0f} s left")
+    words += _left(status)
     return ", ".join(words)
+
+
+def _left(status: Mapping[str, Any]) -> list[str]:
+    eta, low, high = (status.get(name) for name in ("eta_seconds", "eta_low", "eta_high"))
+    if not isinstance(eta, int | float):
+        return []
+    bounds = f" ({low:.0f} to {high:.0f})" if isinstance(low, int | float) and isinstance(high, int | float) else ""
+    return [f"about {eta:.0f} s left{bounds}"]

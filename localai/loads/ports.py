@@ -11,6 +11,7 @@ from localai.ids import JobId, OwnerId
 from localai.jobs.job import Job
 from localai.jobs.operation_rules import StagedFile
 from localai.jobs.ports import Intake
+from localai.loads.eta_rules import LoadDurations
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
 
@@ -139,3 +140,10 @@ class LoadReads(Protocol):
         """The live attempt, else the one whose hold lies ahead."""
 
     def attempt(self, job_id: JobId) -> LoadRow | None: ...
+
+
+class History(Protocol):
+    """What loads like one took."""
+
+    def of(self, job: Job) -> Sequence[LoadDurations]:
+        """Empty where nothing is known or it cannot be read: then there is no ETA."""

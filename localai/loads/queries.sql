@@ -102,3 +102,37 @@ RETURNING revision_seq;
 UPDATE replicas SET state = 'unloading', updated_at = clock_timestamp()
  WHERE model = %(model)s AND revision <> %(revision)s AND state = 'loaded'
 RETURNING id;
+
+-- record_durations --
+-- What each phase took, from the moves of the job: each move tells the phase that begins or goes on with it.
+WITH spans AS (
+    SELECT phase, extract(epoch FROM lead(at) OVER (ORDER BY id) - at) AS seconds
+      FROM job_events WHERE job_id = %(id)s
+), sums AS (
+    SELECT COALESCE(sum(seconds) FILTER (WHERE phase = 'pending'), 0) AS pending,
+           COALESCE(sum(seconds) FILTER (WHERE phase = 'installing'), 0) AS installing,
+           COALESCE(sum(seconds) FILTER (WHERE phase = 'staging'), 0) AS staging,
+           COALESCE(sum(seconds) FILTER (WHERE phase = 'loading'), 0) AS loading
+      FROM spans
+)
+INSERT INTO load_durations (job_id, model, node_class, backend, size_bytes, pending_s, installing_s, staging_s,
+                            loading_s)
+SELECT %(id)s, %(model)s, n.node_class, %(backend)s, %(size)s, GREATEST(pending, 0), GREATEST(installing, 0),
+       GREATEST(staging, 0), GREATEST(loading, 0)
+  FROM nodes n, sums
+ WHERE n.id = %(node)s
+ON CONFLICT (job_id) DO NOTHING
+RETURNING node_class;
+
+-- prune_durations --
+-- Only the newest loads of a class speak.
+DELETE FROM load_durations
+ WHERE id IN (SELECT id FROM load_durations WHERE model = %(model)s AND node_class = %(node_class)s
+               ORDER BY id DESC OFFSET %(keep)s);
+
+-- known_durations --
+-- Finished loads of a model on nodes like this one, the newest first.
+SELECT d.pending_s, d.installing_s, d.staging_s, d.loading_s, d.backend, d.size_bytes
+  FROM nodes n JOIN load_durations d ON d.node_class = n.node_class
+ WHERE n.id = %(node)s AND d.model = %(model)s
+ ORDER BY d.id DESC LIMIT %(keep)s;

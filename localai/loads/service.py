@@ -9,7 +9,7 @@ from localai.ids import JobId, is_uuid
 from localai.jobs.announce import Announcer
 from localai.jobs.event_rules import TellRouting, WakeControl
 from localai.jobs.ports import Intake
-from localai.loads.ports import LoadMoves, LoadReads
+from localai.loads.ports import History, LoadMoves, LoadReads, LoadRow
 from localai.loads.status_rules import LoadStatus, load_status
 
 
@@ -29,8 +29,11 @@ class LoadTicket:
 class LoadService:
     """Claims milliseconds of the database; holds no connection and no lock while anything loads."""
 
-    def __init__(self, moves: LoadMoves, reads: LoadReads, announcer: Announcer) -> None:
+    def __init__(
+        self, moves: LoadMoves, reads: LoadReads, announcer: Announcer, history: History | None = None
+    ) -> None:
         self._moves, self._reads, self._announcer = moves, reads, announcer
+        self._history = history
 
     def request(self, model: str, revision: str) -> LoadTicket:
         """Attach to the attempt of a model, or begin one. Raises StorageUnavailable."""
@@ -53,11 +56,14 @@ class LoadService:
         Raises StorageUnavailable: no answer is never the same as nothing.
         """
         row = self._reads.current(model)
-        return None if row is None else load_status(row.job, row.install)
+        return None if row is None else self._status(row)
 
     def read(self, job_id: str) -> LoadStatus:
         """One attempt, as its waiters remember it. Raises NotFound, StorageUnavailable."""
         row = self._reads.attempt(JobId(job_id)) if is_uuid(job_id) else None
         if row is None:
             raise NotFound(f"there is no job {job_id}")
-        return load_status(row.job, row.install)
+        return self._status(row)
+
+    def _status(self, row: LoadRow) -> LoadStatus:
+        return load_status(row.job, row.install, self._history.of(row.job) if self._history else ())

@@ -17,6 +17,7 @@ from localai.jobs.kinds import KINDS, MODEL_LOAD, Kinds
 from localai.jobs.ports import Intake, NewJob
 from localai.jobs.rows import EVENT_NAMES, one_job, record
 from localai.jobs.rows import SQL as JOBS_SQL
+from localai.loads import durations
 from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Reservation
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
@@ -89,6 +90,7 @@ class PgLoadStore:
                 return self._why_not(uow, job, owner, subject["revision"], incarnation)
             self._route(uow, finished)
             record(uow, EVENT_NAMES[Finish], finished, owner, {"process_instance": finished.process_instance})
+            durations.record(uow, finished)
             uow.execute(JOBS_SQL["raise_routing_version"])
             return finished
 

@@ -34,6 +34,8 @@ class NodeView:
     cpu_logical_cores: int
     cpu_usage_percent: float
     cpu_load_1: float
+    #: Nodes of one class load one model in about the same time.
+    node_class: str
     labels: Mapping[str, str]
     max_replicas_per_model: int
     max_replicas_set_by_admin: bool
@@ -67,6 +69,7 @@ class NodeView:
             "cpu_logical_cores": self.cpu_logical_cores,
             "cpu_usage_percent": self.cpu_usage_percent,
             "cpu_load_1": self.cpu_load_1,
+            "node_class": self.node_class,
             "max_replicas_per_model": self.max_replicas_per_model,
             "max_replicas_per_model_manually_set": self.max_replicas_set_by_admin,
             "vram_budget_manually_set": False,

@@ -74,6 +74,7 @@ def test_a_load_is_described_with_what_is_known_of_it() -> None:
     assert describe({"model": "m", "state": "pending", "total_bytes": 0}) == "m: pending"
     full = {"model": "m", "state": "staging", "node": "gpu-1", "progress": 42.4, "total_bytes": 2**30, "eta_seconds": 9}
     assert describe(full) == "m: staging, on gpu-1, 42 % of 1.0 GiB, about 9 s left"
+    assert describe({**full, "eta_low": 7, "eta_high": 12}).endswith("about 9 s left (7 to 12)")
 
 
 def test_without_a_terminal_each_phase_is_one_line() -> None:

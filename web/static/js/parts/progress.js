@@ -5,7 +5,7 @@ import { bytes, duration } from "../lib/format.js";
 
 /**
  * @typedef {{model: string, state: string, node?: string, progress?: number, bytes_sent?: number, total_bytes?: number,
- *   file_index?: number, total_files?: number, eta_seconds?: number, job_id: string, last_error?: string,
+ *   file_index?: number, total_files?: number, eta_seconds?: number, eta_low?: number, eta_high?: number, job_id: string, last_error?: string,
  *   error_cause?: string, retry_after?: number}} LoadStatus as in the HTTP API
  */
 
@@ -19,16 +19,24 @@ export function bar(loading) {
   );
 }
 
-/** "56 MiB of 98 MiB, 57 %, about 12 s left". @param {LoadStatus} loading */
+/** "56 MiB of 98 MiB, 57 %, about 12 s left (8 s to 20 s)", as far as it is known. @param {LoadStatus} loading */
 export function figures(loading) {
   const { bytes_sent = 0, total_bytes = 0, file_index = 0, total_files = 0 } = loading;
-  if (total_bytes <= 0) return "";
+  const counted = total_bytes > 0;
   return [
-    `${bytes(bytes_sent)} of ${bytes(total_bytes)}`,
-    total_files > 1 && `file ${file_index} of ${total_files}`,
-    `${Math.floor(loading.progress ?? 0)} %`,
-    loading.eta_seconds !== undefined && `about ${duration(loading.eta_seconds * 1000)} left`,
+    counted && `${bytes(bytes_sent)} of ${bytes(total_bytes)}`,
+    counted && total_files > 1 && `file ${file_index} of ${total_files}`,
+    counted && `${Math.floor(loading.progress ?? 0)} %`,
+    left(loading),
   ]
     .filter(Boolean)
     .join(", ");
+}
+
+/** The time that is left; four of five loads end between its bounds. @param {LoadStatus} loading */
+function left({ eta_seconds, eta_low, eta_high }) {
+  if (eta_seconds === undefined) return "";
+  const about = `about ${duration(eta_seconds * 1000)} left`;
+  if (eta_low === undefined || eta_high === undefined) return about;
+  return `${about} (${duration(eta_low * 1000)} to ${duration(eta_high * 1000)})`;
 }
