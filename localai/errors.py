@@ -13,6 +13,9 @@
     ├── ModelHeld             an attempt failed and its hold has not ended; carries the real cause
     ├── Replaced              a write touched no row: somebody else owns the attempt now; read the row, believe only it
     │   └── NotTheNextLife    a registration that names another life than the node's newest
+    ├── NotPossible           what is there does not allow it now; the text says what would
+    │   ├── JobEnded              a cancel of a job that ended by itself
+    │   └── NotCancellable        a cancel of a job whose kind goes on until it is done
     ├── StorageUnavailable    the database refused or did not answer
     ├── NoRoute               nobody listens for this node: it is absent
     ├── NodeQuiet             the node did not answer within the limit; nothing is known
@@ -132,6 +135,18 @@ class NotTheNextLife(Replaced):
         super().__init__(
             f"the newest life of this node is number {incarnation}; a registration that names another comes too late"
         )
+
+
+class NotPossible(LocalAIError):
+    """What is there does not allow this now."""
+
+
+class JobEnded(NotPossible):
+    """The job has ended by itself."""
+
+
+class NotCancellable(NotPossible):
+    """A job of this kind cannot be cancelled."""
 
 
 class StorageUnavailable(LocalAIError):

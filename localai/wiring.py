@@ -16,6 +16,8 @@ from localai.bus.ports import NodeLink
 from localai.db.unit_of_work import UnitOfWork, units_of
 from localai.ids import OwnerId
 from localai.jobs.announce import Announcer
+from localai.jobs.cancel_store import PgCancelStore
+from localai.jobs.cancels import CancelService
 from localai.jobs.cleanup_steps import CleanupSteps
 from localai.jobs.job import Job, Windows
 from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP
@@ -31,6 +33,8 @@ from localai.jobs.stops import StopService
 from localai.jobs.store import PgJobStore
 from localai.jobs.sweep_store import PgSweepStore
 from localai.loads.budget_rules import Budgets
+from localai.loads.cancels import LoadCancels
+from localai.loads.durations import DurationBook, PgDurations
 from localai.loads.install_steps import InstallSteps
 from localai.loads.load_steps import LoadSteps
 from localai.loads.plans import ConfigPlans
@@ -59,9 +63,11 @@ class Rows:
     """Every store of a process, on one engine."""
 
     jobs: PgJobStore
+    cancels: PgCancelStore
     operations: PgOperationStore
     sweeps: PgSweepStore
     loads: PgLoadStore
+    durations: PgDurations
     unloads: PgUnloadStore
     nodes: PgNodeStore[Moved]
     replicas: PgReplicaStore
@@ -81,9 +87,11 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
     operations = PgOperationStore(units, snapshot, windows)
     return Rows(
         jobs=PgJobStore(units, windows),
+        cancels=PgCancelStore(units, windows),
         operations=operations,
         sweeps=PgSweepStore(units, windows),
         loads=PgLoadStore(units, windows),
+        durations=PgDurations(units),
         unloads=PgUnloadStore(units, windows),
         nodes=PgNodeStore(units, operations.new_incarnation),
         replicas=PgReplicaStore(units),
@@ -135,7 +143,9 @@ class FrontServices:
     """What routes of a web process call, but for what is web's own."""
 
     jobs: JobService
+    cancels: CancelService
     loads: LoadService
+    load_cancels: LoadCancels
     unloads: UnloadService
     operations: OperationService
     nodes: NodeService[Moved]
@@ -143,9 +153,12 @@ class FrontServices:
 
 def front_services(rows: Rows, settings: Settings, announcer: Announcer, bus: NatsBus | MemoryBus) -> FrontServices:
     """The services of a web process."""
+    cancels = CancelService(rows.cancels, rows.jobs, announcer, bus)
     return FrontServices(
         jobs=JobService(rows.jobs, rows.jobs, announcer),
-        loads=LoadService(rows.loads, rows.loads, announcer),
+        cancels=cancels,
+        load_cancels=LoadCancels(rows.loads, rows.jobs, cancels),
+        loads=LoadService(rows.loads, rows.loads, announcer, DurationBook(rows.durations)),
         unloads=UnloadService(rows.unloads, announcer),
         operations=OperationService(rows.operations, rows.jobs, announcer),
         nodes=node_service(rows, settings, announcer, bus),

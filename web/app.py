@@ -137,7 +137,7 @@ def _refuse(error: LocalAIError) -> Response:
 def _body(error: LocalAIError) -> Mapping[str, Any]:
     if request.path.startswith("/api/node/"):
         return errors.node_body(error)
-    if request.path == "/api/nodes" or request.path.startswith("/api/nodes/"):
+    if request.path == "/api/nodes" or request.path.startswith("/api/nodes/") or request.path.endswith("/load-cancel"):
         return errors.node_admin_body(error)
     return errors.openai_body(error, admin=request.path.startswith("/api/"))
 

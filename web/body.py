@@ -40,13 +40,15 @@ def read_body() -> bytes:
     return data
 
 
-def read_json_object(*, empty: bool = False) -> dict[str, Any]:
-    """The body as one JSON object; with `empty` no body at all is an empty one.
+def read_json_object(*, empty: bool = False, most: int | None = None) -> dict[str, Any]:
+    """The body as one JSON object; with `empty` no body at all is an empty one, and it has ``most`` bytes at most.
 
     What no row can hold becomes U+FFFD, as in broken UTF-8: refused for one text of a backend, an agent's report would
     renew none of its operations. Raises BadInput for malformed JSON and for any other JSON value.
     """
     data = read_body()
+    if most is not None and len(data) > most:
+        raise BadInput("body", _shown(data), f"at most {most} bytes")
     if empty and not data.strip():
         return {}
     try:

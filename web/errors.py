@@ -81,6 +81,11 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.NotTheNextLife: Row(
         409, "not_the_next_life", "conflict_error", "A registration of an agent that came late; it asks again."
     ),
+    errors.NotPossible: Row(409, "not_possible", "conflict_error", "What is there does not allow it now."),
+    errors.JobEnded: Row(409, "job_ended", "conflict_error", "A cancel of a job that has succeeded or failed."),
+    errors.NotCancellable: Row(
+        409, "not_cancellable", "conflict_error", "A cancel of a job whose kind goes on until it is done."
+    ),
     WorkerMustDrop: Row(409, "refused", "conflict_error", "An agent claimed an operation that must not start."),
     errors.StorageUnavailable: Row(
         503, "storage_unavailable", _UNAVAILABLE, "The database refused or did not answer in time.", 5, own_text=False

@@ -11,9 +11,11 @@ from flask import Flask, current_app
 from prometheus_client.core import Metric as Family
 
 from localai.bus.ports import Events
+from localai.jobs.cancels import CancelService
 from localai.jobs.operations import OperationService
 from localai.jobs.ports import Moved
 from localai.jobs.service import JobService
+from localai.loads.cancels import LoadCancels
 from localai.loads.service import LoadService
 from localai.models.loader import ModelConfigs
 from localai.nodes.service import NodeService
@@ -55,6 +57,8 @@ class Services:
     table: RoutingTable
     serving: Serving
     loads: LoadService
+    load_cancels: LoadCancels
+    cancels: CancelService
     unloads: UnloadService
     jobs: JobService
     operations: OperationService

@@ -8,9 +8,11 @@ from typing import Any
 
 from localai.db.unit_of_work import UnitOfWork
 from localai.ids import JobId, new_id
-from localai.jobs.event_rules import Event
+from localai.jobs.effect_rules import CANCELLED
+from localai.jobs.event_rules import Cancel, Event
 from localai.jobs.job import Job, State, StopState, Windows
 from localai.jobs.kinds import Kinds
+from localai.jobs.operation_rules import Cause
 from localai.jobs.ports import NewJob
 from localai.jobs.rows import SQL, job_of, one_job, record, record_end, to_json
 
@@ -30,6 +32,9 @@ class Ending:
     detail: Mapping[str, Any] | None = None
     ended: bool = False
     fence: Mapping[str, Any] | None = None
+
+
+CANCEL = Ending(move=Cancel, guard="cancel", to=State.CANCELLED, cause=Cause.CANCELLED, error=CANCELLED)
 
 
 def lock_subject(uow: UnitOfWork, kinds: Kinds, new: NewJob) -> Mapping[str, Any]:
@@ -85,3 +90,15 @@ def end(uow: UnitOfWork, windows: Windows, job_id: JobId, ending: Ending, *, act
     uow.execute(SQL["doom_replica" if job.stop_state == StopState.PENDING else "free_replica"], {"id": job_id})
     record_end(uow, ending.move, job, actor)
     return job
+
+
+def cancel(uow: UnitOfWork, kinds: Kinds, windows: Windows, job_id: JobId, *, actor: str) -> list[Job]:
+    """Cancel a live job and what only serves it; those that were live.
+
+    What serves ends first, so that no hold of it outlasts the hold of the job.
+    """
+    pairs = [(kind.name, kind.serves) for kind in kinds.values() if kind.serves is not None]
+    parameters = {"id": job_id, "servants": [name for name, _ in pairs], "served": [served for _, served in pairs]}
+    locked = uow.execute(SQL["lock_to_cancel"], parameters).all()
+    ended = (end(uow, windows, JobId(row.id), CANCEL, actor=actor) for row in locked)
+    return [job for job in ended if job is not None]

@@ -1,4 +1,4 @@
-"""GET /api/jobs: what is being done, what was done, and following one job to its end."""
+"""GET /api/jobs: what is being done, what was done, following one job to its end, and ending it before."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from flask import Blueprint, Response, jsonify, request
 from localai.bus.ports import Payload
 from localai.bus.subjects import job_progress, job_result
 from localai.errors import NotFound, StorageUnavailable
+from localai.jobs.cancel_rules import CancelState
 from localai.jobs.job import TERMINAL
 from localai.jobs.views import JobEvent, JobView
 from web import sse
@@ -59,6 +60,18 @@ def follow_job(job_id: str) -> Response:
     job = _existing(services(), job_id)
     watch = ClientWatch.of(request.environ)
     return sse.stream(_follow(services(), job, sse.last_event_id(), watch), watch)
+
+
+@blueprint.post("/api/jobs/<job_id>/cancel")
+@open_to(Access.ADMIN)
+def cancel_job(job_id: str) -> Response:
+    """200 once nothing of the job runs, 202 while its worker has not said so, 409 for what cannot be cancelled."""
+    answer = services().cancels.cancel(job_id)
+    response = jsonify(answer.to_json())
+    if answer.state is CancelState.STOPPING:
+        response.status_code = 202
+        response.headers["Retry-After"] = str(answer.retry_after)
+    return response
 
 
 def _existing(found: Services, job_id: str) -> JobView:

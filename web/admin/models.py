@@ -1,4 +1,4 @@
-"""GET /api/models: which models there are and how loaded they are, and the load status of one."""
+"""GET /api/models: which models there are and how loaded they are; the load of one, and its end."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from localai.errors import BadInput, NotFound
+from localai.jobs.cancel_rules import CancelState
 from localai.models.config import ModelConfig
 from web.access import Access, open_to
+from web.body import read_json_object
+from web.schemas.jobs import read_load_cancel
 from web.services import Services, services
 
 blueprint = Blueprint("admin_models", __name__)
+
+#: An id and its name take far less.
+_CANCEL_BYTES = 4096
+_STATUS = {CancelState.STOPPING: 202, CancelState.CONFLICT: 409}
 
 
 @blueprint.get("/api/models")
@@ -36,6 +43,23 @@ def load_status(name: str = "") -> Response:
     if status is None:
         raise NotFound(f"model {name!r} is neither loading nor held")
     return jsonify(status.to_json())
+
+
+@blueprint.post("/api/models//load-cancel")
+@blueprint.post("/api/models/<path:name>/load-cancel")
+@open_to(Access.ADMIN)
+def load_cancel(name: str = "") -> Response:
+    """End exactly the named attempt: 200 stopped or gone, 202 while the worker has not said so, 409 for another one."""
+    if not name.strip("/"):
+        raise BadInput("model", name, "the name of a model")
+    job_id = read_load_cancel(read_json_object(most=_CANCEL_BYTES))
+    found = services()
+    answer = found.load_cancels.cancel(name, job_id, configured=found.configs.get(name) is not None)
+    response = jsonify(answer.to_json())
+    response.status_code = _STATUS.get(answer.state, 200)
+    if answer.retry_after is not None:
+        response.headers["Retry-After"] = str(answer.retry_after)
+    return response
 
 
 def _model(found: Services, config: ModelConfig) -> dict[str, Any]:

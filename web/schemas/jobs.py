@@ -1,9 +1,10 @@
-"""Which jobs a list shows: the filters of a query, checked."""
+"""What requests about jobs may hold: the filters of a list, and the attempt that a cancel names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 
 from localai.errors import BadInput
 from localai.ids import JobId, NodeId, is_uuid
@@ -58,3 +59,14 @@ def _before(text: str | None, created_at: CreatedAt) -> tuple[datetime, JobId] |
     if moment is None:
         raise BadInput("before", text, "the id of the last job of the page before")
     return moment, JobId(text)
+
+
+def read_load_cancel(body: Mapping[str, Any]) -> JobId:
+    """The attempt that a cancel names. Raises BadInput for any other body than exactly ``{"job_id": "<uuid>"}``."""
+    for name in body:
+        if name != "job_id":
+            raise BadInput(name, body[name], "no field but job_id")
+    found = body.get("job_id")
+    if not isinstance(found, str) or not is_uuid(found):
+        raise BadInput("job_id", found, "the id of an attempt, as load-status shows it")
+    return JobId(found.lower())
