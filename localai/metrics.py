@@ -157,7 +157,7 @@ LEASE_LOSSES = _counter(
     "localai_lease_losses_total",
     ("kind", "outcome"),
     "leases",
-    "Leases of owners that ran out, seen by whoever moved the job on. Outcome: failed, requeued.",
+    "Leases of owners that ran out, seen by whoever moved the job on. Outcome: adopted, failed, requeued.",
     FRONTEND,
 )
 FENCED_WRITES = _counter(

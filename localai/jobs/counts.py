@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from localai import metrics
 from localai.jobs.event_rules import (
+    Adopt,
     Cancel,
     Event,
     Fail,
@@ -23,7 +24,9 @@ _ENDS: tuple[type[Event], ...] = (Finish, FinishWork, WorkGone, Fail, Lapse, New
 
 def count_move(event: type[Event], job: Job) -> None:
     """``job`` is the row after the move."""
-    if event is Lapse:
+    if event is Adopt:
+        metrics.LEASE_LOSSES.labels(job.kind, "adopted").inc()
+    elif event is Lapse:
         metrics.LEASE_LOSSES.labels(job.kind, "failed").inc()
     elif event is Requeue:
         metrics.LEASE_LOSSES.labels(job.kind, "requeued").inc()

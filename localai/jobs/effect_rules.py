@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from localai.jobs.event_rules import (
+    Adopt,
     Cancel,
     Claim,
     ConfirmStop,
@@ -169,6 +170,16 @@ def _end(job: Job, to: State, now: datetime, windows: Windows, *, cause: str, er
 def fail(job: Job, event: Fail, now: datetime, windows: Windows) -> Job:
     ended = _end(job, State.FAILED, now, windows, cause=event.cause, error=event.error, ended=event.ended)
     return replace(ended, error_detail=event.detail)
+
+
+def adopt(job: Job, event: Adopt, now: datetime, windows: Windows) -> Job:
+    return replace(
+        job,
+        generation=event.new_generation,
+        owner=event.owner,
+        lease_expires_at=after(now, windows.lease_s),
+        adoptions=job.adoptions + 1,
+    )
 
 
 def lapse_cause(job: Job) -> tuple[str, str]:

@@ -120,6 +120,16 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adopt:
+    """Another owner goes on with a load. A report younger than ``fresh_s`` proves that an agent works on it."""
+
+    generation: int
+    new_generation: int
+    owner: OwnerId
+    fresh_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lapse:
     generation: int
 
@@ -171,6 +181,7 @@ Event = (
     | Finish
     | FinishWork
     | Fail
+    | Adopt
     | Lapse
     | Requeue
     | Cancel

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from localai.jobs.job import Job, StopState
 from localai.jobs.operation_rules import OpState
+
+#: Owners that a load may lose and still go on.
+MAX_ADOPTIONS = 3
 
 
 def generation_matches(job: Job, event: Any, now: datetime) -> bool:
@@ -27,6 +30,18 @@ def lease_valid(job: Job, event: Any, now: datetime) -> bool:
 def lease_lapsed(job: Job, event: Any, now: datetime) -> bool:
     """the lease has lapsed by the database clock"""
     return job.lease_expires_at is not None and job.lease_expires_at <= now
+
+
+def adoptions_left(job: Job, event: Any, now: datetime) -> bool:
+    """it was adopted fewer than three times"""
+    return job.adoptions < MAX_ADOPTIONS
+
+
+def heard_of(job: Job, event: Any, now: datetime) -> bool:
+    """no operation was sent yet, or a report younger than three intervals lists it"""
+    if job.op_generation is None:
+        return True
+    return job.op_seen_at is not None and job.op_seen_at > now - timedelta(seconds=event.fresh_s)
 
 
 def not_placed(job: Job, event: Any, now: datetime) -> bool:

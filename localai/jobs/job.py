@@ -55,6 +55,7 @@ class Job:
     owner: OwnerId | None = None
     lease_expires_at: datetime | None = None
     attempts: int = 0
+    adoptions: int = 0
     dispatch_window_s: float | None = None
     dispatch_expires_at: datetime | None = None
 
@@ -120,6 +121,8 @@ class Windows:
     report_s: float = 15.0
     #: An operation that was sent and not claimed, or claimed and not reported, for this long has no worker.
     silent_s: float = 105.0
+    #: A report this young proves that an agent works on a load whose owner is lost; None: no load is adopted.
+    adopt_fresh_s: float | None = 15.0
     #: Longest time between two sends of one stop while the hold lasts, and after it.
     stop_retry_max_s: float = 15.0
     stop_retry_late_s: float = 300.0
@@ -133,6 +136,7 @@ class Windows:
             stop_s=settings.stop_window_s,
             report_s=settings.report_window_s,
             silent_s=settings.silent_worker_s,
+            adopt_fresh_s=settings.fresh_report_s if settings.job_adoption else None,
             stop_retry_max_s=settings.report_window_s,
             stop_retry_late_s=settings.stop_window_s * 2,
         )

@@ -10,12 +10,14 @@ MODEL_LOAD = "model.load"
 MODEL_INSTALL = "model.install"
 MODEL_UNLOAD = "model.unload"
 REPLICA_CLEANUP = "replica.cleanup"
+NODE_DRAIN = "node.drain"
 
 
 class OnLapse(StrEnum):
     """What happens when the lease of an owner lapses."""
 
     FAIL = "fail"  # work may still run on a node: the attempt ends, and its hold protects the next
+    ADOPT = "adopt"  # the same, unless a fresh report lists that work, or none was sent: then another owner goes on
     REQUEUE = "requeue"  # the work lived in the owner only and may be done again: another owner takes it
 
 
@@ -29,6 +31,10 @@ class Kind:
     on_lapse: OnLapse
     #: Owners it may lose before it fails; None for work that must be done however often it takes.
     max_attempts: int | None = 1
+    #: The kind it works for: it is cancelled with the last live job of that kind about its subject.
+    serves: str | None = None
+    #: Why a person may not cancel it, and what to do instead; empty where a cancel ends it.
+    not_cancelled: str = ""
 
 
 Kinds = Mapping[str, Kind]
@@ -40,8 +46,27 @@ def registry(*kinds: Kind) -> Kinds:
 
 
 KINDS: Kinds = registry(
-    Kind(name=MODEL_LOAD, subject_kind="model", on_lapse=OnLapse.FAIL),
-    Kind(name=MODEL_INSTALL, subject_kind="model", on_lapse=OnLapse.REQUEUE, max_attempts=3),
-    Kind(name=MODEL_UNLOAD, subject_kind="model", on_lapse=OnLapse.REQUEUE, max_attempts=None),
-    Kind(name=REPLICA_CLEANUP, subject_kind="process", on_lapse=OnLapse.REQUEUE, max_attempts=None),
+    Kind(name=MODEL_LOAD, subject_kind="model", on_lapse=OnLapse.ADOPT),
+    Kind(name=MODEL_INSTALL, subject_kind="model", on_lapse=OnLapse.REQUEUE, max_attempts=3, serves=MODEL_LOAD),
+    Kind(
+        name=MODEL_UNLOAD,
+        subject_kind="model",
+        on_lapse=OnLapse.REQUEUE,
+        max_attempts=None,
+        not_cancelled="its replicas serve no more and are being stopped; the next request loads the model again",
+    ),
+    Kind(
+        name=REPLICA_CLEANUP,
+        subject_kind="process",
+        on_lapse=OnLapse.REQUEUE,
+        max_attempts=None,
+        not_cancelled="its process belongs to no replica that serves, and is stopped until that is proven",
+    ),
+    Kind(
+        name=NODE_DRAIN,
+        subject_kind="node",
+        on_lapse=OnLapse.REQUEUE,
+        max_attempts=None,
+        not_cancelled="`localai nodes resume` ends it",
+    ),
 )

@@ -75,10 +75,15 @@ class LeaseBook:
                 if job_id in kept and lease is not None and lease.generation == generation:
                     lease.ends = sent_at + self._lease_s
 
-    def drop(self, job_id: JobId) -> None:
-        """Stop supervising the job: it was replaced, or its lease is over. Nothing is sent."""
+    def drop(self, job_id: JobId, generation: int) -> None:
+        """Stop supervising the job: it was replaced, or its lease is over. Nothing is sent.
+
+        What this process holds under another generation, because it adopted the job itself, stays.
+        """
         with self._lock:
-            self._drop(job_id)
+            lease = self._leases.get(job_id)
+            if lease is not None and lease.generation == generation:
+                self._drop(job_id)
 
     def done(self, job_id: JobId) -> None:
         """The job has ended by our own hand."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from localai import logs
 from localai.errors import Replaced
-from localai.ids import JobId, OwnerId
+from localai.ids import OwnerId
 from localai.jobs.announce import Announcer
 from localai.jobs.counts import count_fenced
-from localai.jobs.event_rules import Event, Fail, FinishWork, Progress, Take
+from localai.jobs.event_rules import Adopt, Event, Fail, FinishWork, Progress, Take
 from localai.jobs.job import Job, State
 from localai.jobs.leases import LeaseBook
 from localai.jobs.ports import OwnerMoves
@@ -37,11 +37,24 @@ class Owner:
         self._announcer.moved(Take, taken)
         return taken
 
+    def adopt(self, limit: int) -> Sequence[Job]:
+        """Go on with loads whose owner is lost, each under a new generation. Nothing is sent to an agent."""
+        sent_at = self.leases.now()
+        adopted = self._moves.adopt(self.id, limit)
+        for job in adopted:
+            self.leases.hold(job.id, job.generation, sent_at)
+            self._announcer.moved(Adopt, job)
+        return adopted
+
+    def knows(self, job: Job) -> bool:
+        """Whether our own clock runs for a job that names us, or ran out: if not, we never heard that it is ours."""
+        return self.leases.knows(job.id, job.generation)
+
     def holds(self, job: Job) -> bool:
         """Whether a running job is ours by its row and by our own clock.
 
-        A row that names us while we know nothing of it is a take whose answer was lost: the lease is renewed first,
-        so that the local one counts from a moment we know.
+        A row that names us while we know nothing of it is a take or an adoption whose answer was lost: the lease is
+        renewed first, so that the local one counts from a moment we know.
         """
         if job.state != State.RUNNING or job.owner != self.id:
             return False
@@ -55,12 +68,12 @@ class Owner:
     def act(self, job: Job, event: type[Event], move: Callable[[], Job | None]) -> Job:
         """Make one of our own moves, if our lease still holds, and tell what follows from it."""
         if not self.leases.valid(job.id, job.generation):
-            self.leases.drop(job.id)
+            self.let_go(job)
             raise Replaced(job_id=job.id)
         moved = move()
         if moved is None:
             count_fenced(event)
-            self.leases.drop(job.id)
+            self.let_go(job)
             raise Replaced(job_id=job.id)
         if not moved.live:
             self.leases.done(job.id)
@@ -88,11 +101,11 @@ class Owner:
         sent_at = self.leases.now()
         answer = self._moves.renew(self.id, held)
         self.leases.renewed(held, answer.renewed, sent_at)
-        for job_id, _ in held:
+        for job_id, generation in held:
             if job_id not in answer.renewed and job_id not in answer.untouched:
                 log.warning("lease lost", extra=logs.fields(job_id=job_id))
-                self.leases.drop(job_id)
+                self.leases.drop(job_id, generation)
 
-    def let_go(self, job_id: JobId) -> None:
+    def let_go(self, job: Job) -> None:
         """Stop supervising a job."""
-        self.leases.drop(job_id)
+        self.leases.drop(job.id, job.generation)

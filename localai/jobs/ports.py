@@ -124,6 +124,9 @@ class OwnerMoves(Protocol):
     """What the owner of a job may do, fenced by generation and owner."""
 
     def take(self, job_id: JobId, generation: int, owner: OwnerId) -> Job | None: ...
+    def adopt(self, owner: OwnerId, limit: int) -> Sequence[Job]:
+        """Give loads whose owner is lost to this one, where a fresh report lists them or nothing was sent yet."""
+
     def renew(self, owner: OwnerId, held: Collection[tuple[JobId, int]]) -> Renewal:
         """Renew all leases of one process in one statement; never revives a lapsed one."""
 
@@ -143,7 +146,10 @@ class SweepMoves(Protocol):
     """What any sweep may do to rows whose time is over. At most ``limit`` rows; rows locked elsewhere are skipped."""
 
     def lapse(self, limit: int) -> Sequence[Job]:
-        """End or requeue running jobs whose lease lapsed, as their kind says; the rows as they are now."""
+        """End or requeue running jobs whose lease lapsed, as their kind says; the rows as they are now.
+
+        What an owner may adopt is left to it.
+        """
 
     def due_queued(self, limit: int) -> Sequence[Job]:
         """Double the dispatch window of queued jobs that nobody took; the jobs to step."""

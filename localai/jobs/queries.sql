@@ -148,6 +148,20 @@ UPDATE jobs
     OR (%(guard)s = 'cancel' AND state IN ('queued', 'running')))
 RETURNING jobs.*, clock_timestamp() AS read_at;
 
+-- lock_to_cancel --
+-- A live job, and before it the live jobs that only serve it: of a kind that serves its kind, about its subject, where
+-- no other job of its kind is live. Held until the commit.
+SELECT w.id
+  FROM jobs j JOIN jobs w ON w.subject = j.subject AND w.state IN ('queued', 'running')
+ WHERE j.id = %(id)s AND j.state IN ('queued', 'running')
+   AND (w.id = j.id
+        OR (EXISTS (SELECT 1 FROM unnest(%(servants)s::text[], %(served)s::text[]) AS s (servant, served)
+                     WHERE s.servant = w.kind AND s.served = j.kind)
+            AND NOT EXISTS (SELECT 1 FROM jobs o
+                             WHERE o.kind = j.kind AND o.subject = j.subject AND o.id <> j.id
+                               AND o.state IN ('queued', 'running'))))
+ ORDER BY w.id = j.id, w.id FOR UPDATE OF w;
+
 -- free_replica --
 -- The attempt's slot and memory, once it is a fact that nothing of it runs.
 DELETE FROM replicas WHERE job_id = %(id)s;
@@ -157,10 +171,33 @@ DELETE FROM replicas WHERE job_id = %(id)s;
 UPDATE replicas SET state = 'unloading', updated_at = clock_timestamp()
  WHERE job_id = %(id)s AND state IN ('staging', 'loading');
 
+-- lapsed_to_adopt --
+-- Loads whose owner is lost while their agent works on them, or that were not sent yet. Locks the subjects, because each
+-- gets a generation, and the rows: several of them are moved at once, and nobody may wait for them in another order.
+SELECT j.*, clock_timestamp() AS read_at
+  FROM jobs j JOIN subjects s ON s.kind = %(subject_kind)s AND s.name = j.subject
+ WHERE j.state = 'running' AND j.lease_expires_at <= clock_timestamp() AND j.kind = %(kind)s
+   AND j.adoptions < %(most)s
+   AND (j.op_generation IS NULL OR j.op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s))
+ ORDER BY s.name, j.id LIMIT %(limit)s FOR UPDATE OF s, j SKIP LOCKED;
+
+-- adopt_job --
+-- Another owner goes on under the new generation; the old one can write nothing more. The operation keeps its name.
+UPDATE jobs
+   SET generation = %(new_generation)s, owner = %(owner)s, adoptions = adoptions + 1,
+       lease_expires_at = clock_timestamp() + make_interval(secs => %(lease)s), updated_at = clock_timestamp()
+ WHERE id = %(id)s AND generation = %(generation)s AND state = 'running' AND lease_expires_at <= clock_timestamp()
+   AND adoptions < %(most)s
+   AND (op_generation IS NULL OR op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s))
+RETURNING jobs.*, clock_timestamp() AS read_at;
+
 -- lapsed_to_fail --
--- Jobs whose owner is lost, of kinds whose work may still run on a node.
+-- Jobs whose owner is lost, of kinds whose work may still run on a node. Those that can be adopted are left to that.
 SELECT j.*, clock_timestamp() AS read_at FROM jobs j
  WHERE j.state = 'running' AND j.lease_expires_at <= clock_timestamp() AND j.kind = ANY(%(kinds)s)
+   AND NOT (j.kind = ANY(%(adoptable)s::text[]) AND j.adoptions < %(most)s
+            AND (j.op_generation IS NULL
+                 OR COALESCE(j.op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s), false)))
  ORDER BY j.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- lapsed_to_requeue --

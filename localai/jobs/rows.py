@@ -13,6 +13,7 @@ from localai import crash_points
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWork
 from localai.jobs.event_rules import (
+    Adopt,
     Cancel,
     Claim,
     ConfirmStop,
@@ -46,6 +47,7 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     FinishWork: "succeeded",
     WorkGone: "succeeded",
     Fail: "failed",
+    Adopt: "adopted",
     Lapse: "failed",
     NewIncarnation: "failed",
     Cancel: "cancelled",

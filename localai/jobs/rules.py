@@ -13,6 +13,7 @@ from typing import Any
 
 from localai.jobs import effect_rules
 from localai.jobs.event_rules import (
+    Adopt,
     Cancel,
     Claim,
     Command,
@@ -42,9 +43,11 @@ from localai.jobs.event_rules import (
 )
 from localai.jobs.guard_rules import (
     about_process_there,
+    adoptions_left,
     claimed_by_it,
     dispatch_window_over,
     generation_matches,
+    heard_of,
     lease_lapsed,
     lease_valid,
     names_operation,
@@ -241,6 +244,16 @@ MOVES: tuple[Move, ...] = (
         says="cause, hold, stop",
     ),
     Move(
+        event=Adopt,
+        by="the sweep of the new owner",
+        sources=_RUNNING,
+        guards=(generation_matches, lease_lapsed, adoptions_left, heard_of),
+        target=None,
+        effect=effect_rules.adopt,
+        commands=_tell,
+        says="a new generation, owner, lease, adoptions + 1; the operation keeps its name, the agent is sent nothing",
+    ),
+    Move(
         event=Lapse,
         by="any sweep",
         sources=_RUNNING,
@@ -248,7 +261,7 @@ MOVES: tuple[Move, ...] = (
         target=State.FAILED,
         effect=effect_rules.lapse,
         commands=_ended,
-        says="cause, hold, stop; kinds whose work may run on a node",
+        says="cause, hold, stop; kinds whose work may run on a node, where they cannot be adopted",
     ),
     Move(
         event=Requeue,

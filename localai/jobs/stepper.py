@@ -62,9 +62,9 @@ class JobStepper:
             raise
 
     def due(self, job: Job) -> bool:
-        """Whether a running job of this owner has something to do now."""
+        """Whether a running job of this owner has something to do now; one that we did not know is renewed first."""
         steps = self._steps.get(job.kind)
-        return steps is not None and steps.due(job)
+        return steps is not None and (not self._owner.knows(job) or steps.due(job))
 
     def _step(self, job_id: JobId, generation: int) -> None:
         with logs.bound(job_id=job_id, generation=generation):

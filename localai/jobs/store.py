@@ -9,9 +9,10 @@ from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.ids import JobId, OwnerId
 from localai.jobs.attempts import Ending, end, insert, lock_subject
 from localai.jobs.effect_rules import CANCELLED
-from localai.jobs.event_rules import Cancel, Event, Fail, FinishWork, Progress, Resend, Take
+from localai.jobs.event_rules import Adopt, Cancel, Event, Fail, FinishWork, Progress, Resend, Take
+from localai.jobs.guard_rules import MAX_ADOPTIONS
 from localai.jobs.job import Job, State, Windows
-from localai.jobs.kinds import KINDS, Kinds
+from localai.jobs.kinds import KINDS, Kind, Kinds, OnLapse
 from localai.jobs.operation_rules import Cause
 from localai.jobs.ports import EventRow, Intake, JobFilter, NewJob, Renewal
 from localai.jobs.rows import EVENT_NAMES, SQL, jobs_of, one_job, record
@@ -77,6 +78,13 @@ class PgJobStore:
         parameters = {"id": job_id, "generation": generation, "owner": owner, "lease": self._windows.lease_s}
         return self._move(Take, "take_job", parameters, owner)
 
+    def adopt(self, owner: OwnerId, limit: int) -> Sequence[Job]:
+        fresh_s = self._windows.adopt_fresh_s
+        if fresh_s is None:
+            return []
+        adoptable = [kind for kind in self._kinds.values() if kind.on_lapse == OnLapse.ADOPT]
+        return [job for kind in adoptable for job in self._adopt(kind, owner, fresh_s, limit)]
+
     def renew(self, owner: OwnerId, held: Collection[tuple[JobId, int]]) -> Renewal:
         parameters = {
             "ids": [job_id for job_id, _ in held],
@@ -133,6 +141,27 @@ class PgJobStore:
             for job in jobs:
                 record(uow, EVENT_NAMES[Resend], job, owner)
             return jobs
+
+    def _adopt(self, kind: Kind, owner: OwnerId, fresh_s: float, limit: int) -> Sequence[Job]:
+        adopted = []
+        bounds = {"most": MAX_ADOPTIONS, "fresh": fresh_s}
+        lost = {"kind": kind.name, "subject_kind": kind.subject_kind, "limit": limit, **bounds}
+        with self._unit_of_work() as uow:
+            for job in jobs_of(uow.execute(SQL["lapsed_to_adopt"], lost)):
+                subject = {"subject_kind": kind.subject_kind, "subject": job.subject}
+                fence = {
+                    "id": job.id,
+                    "generation": job.generation,
+                    "new_generation": uow.execute(SQL["draw_generation"], subject).scalar_one(),
+                    "owner": owner,
+                    "lease": self._windows.lease_s,
+                    **bounds,
+                }
+                after = one_job(uow.execute(SQL["adopt_job"], fence))
+                if after is not None:
+                    record(uow, EVENT_NAMES[Adopt], after, owner, {"lost_owner": job.owner})
+                    adopted.append(after)
+        return adopted
 
     def _move(self, event: type[Event], statement: str, parameters: Mapping[str, Any], actor: str) -> Job | None:
         with self._unit_of_work() as uow:

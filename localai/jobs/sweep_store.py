@@ -8,6 +8,7 @@ from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.jobs.attempts import Ending, end
 from localai.jobs.effect_rules import lapse_cause
 from localai.jobs.event_rules import Lapse, Requeue, RetryStop
+from localai.jobs.guard_rules import MAX_ADOPTIONS
 from localai.jobs.job import Job, State, Windows
 from localai.jobs.kinds import KINDS, Kind, Kinds, OnLapse
 from localai.jobs.rows import EVENT_NAMES, SQL, jobs_of, one_job, record
@@ -53,9 +54,17 @@ class PgSweepStore:
             return pruned
 
     def _fail_lapsed(self, limit: int) -> list[Job]:
-        kinds = [kind.name for kind in self._kinds.values() if kind.on_lapse == OnLapse.FAIL]
+        adopted = [kind.name for kind in self._kinds.values() if kind.on_lapse == OnLapse.ADOPT]
+        fresh_s = self._windows.adopt_fresh_s
+        parameters = {
+            "kinds": [*adopted, *(kind.name for kind in self._kinds.values() if kind.on_lapse == OnLapse.FAIL)],
+            "adoptable": [] if fresh_s is None else adopted,
+            "most": MAX_ADOPTIONS,
+            "fresh": fresh_s or 0.0,
+            "limit": limit,
+        }
         with self._unit_of_work() as uow:
-            lapsed = jobs_of(uow.execute(SQL["lapsed_to_fail"], {"kinds": kinds, "limit": limit}))
+            lapsed = jobs_of(uow.execute(SQL["lapsed_to_fail"], parameters))
             ended = (end(uow, self._windows, job.id, _lapsed(job), actor=SWEEP) for job in lapsed)
             return [job for job in ended if job is not None]
 

@@ -43,6 +43,7 @@ class Sweep:
         self._sweeps, self._moves, self._owner, self._stepper = sweeps, moves, owner, stepper
         self._announcer, self._step_later, self._stop_later = announcer, step_later, stop_later
         self._passes: Mapping[str, Callable[[], object]] = {
+            "loads to adopt": self._adopt,
             "lapsed leases": self._lapsed,
             "queued jobs": self._queued,
             "unclaimed orders": self._unclaimed,
@@ -61,6 +62,14 @@ class Sweep:
                 return
             except Exception:
                 log.exception("sweep of %s", name)
+
+    def _adopt(self) -> None:
+        """Before the pass over lapsed leases, which leaves such loads to whoever adopts them."""
+        for job in self._owner.adopt(LIMIT):
+            log.warning(
+                "owner lost, its load is adopted",
+                extra=logs.fields(job_id=job.id, subject=job.subject, generation=job.generation),
+            )
 
     def _lapsed(self) -> None:
         for job in self._sweeps.lapse(LIMIT):

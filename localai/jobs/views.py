@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from localai.jobs.cancel_rules import may_cancel
 from localai.jobs.job import Job, State, StopState
-from localai.jobs.operation_rules import Phase
+from localai.jobs.kinds import REPLICA_CLEANUP
+from localai.jobs.operation_rules import Phase, process_key
 from localai.jobs.ports import EventRow
 
 #: A rate taken over less than this says nothing.
@@ -22,6 +24,8 @@ class JobView:
     id: str
     kind: str
     subject: str
+    #: The subject for people: of a process that is to be stopped, which model it held.
+    about: str
     slot: int
     state: str
     phase: str
@@ -30,6 +34,7 @@ class JobView:
     node_name: str | None
     owner: str | None
     attempts: int
+    adoptions: int
     lease_expires_in_s: float | None
     parent_id: str | None
     op_generation: int | None
@@ -46,6 +51,7 @@ class JobView:
     stop_deadline: datetime | None
     hold_until: datetime | None
     hold_in_s: float | None
+    cancellable: bool
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -82,6 +88,7 @@ def view(job: Job) -> JobView:
         id=job.id,
         kind=job.kind,
         subject=job.subject,
+        about=about(job),
         slot=job.slot,
         state=job.state.value,
         phase=job.phase.value,
@@ -90,6 +97,7 @@ def view(job: Job) -> JobView:
         node_name=job.node_name,
         owner=job.owner,
         attempts=job.attempts,
+        adoptions=job.adoptions,
         lease_expires_in_s=seconds_left(job.lease_expires_at, job.read_at),
         parent_id=job.parent_id,
         op_generation=job.op_generation,
@@ -106,11 +114,20 @@ def view(job: Job) -> JobView:
         stop_deadline=job.stop_deadline if job.stop_state == StopState.PENDING else None,
         hold_until=job.hold_until,
         hold_in_s=seconds_left(job.hold_until, job.read_at) if job.held else None,
+        cancellable=may_cancel(job),
         created_at=job.created_at,
         started_at=job.started_at,
         finished_at=job.finished_at,
         progress_rate=progress_rate(job),
     )
+
+
+def about(job: Job) -> str:
+    """What a job is about, for people."""
+    model = job.args.get("model") if job.kind == REPLICA_CLEANUP else None
+    if not model:
+        return job.subject
+    return f"{process_key(str(model), int(job.args.get('slot') or 0))} (process {job.subject[:8]})"
 
 
 def event_view(row: EventRow) -> JobEvent:

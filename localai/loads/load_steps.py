@@ -106,7 +106,7 @@ class LoadSteps:
                 self._wait_or_fail(job, f"replica {job.slot} of {job.subject} is still being stopped")
             case NotPlaced.REPLACED:
                 count_fenced(Place)
-                self._owner.let_go(job.id)
+                self._owner.let_go(job)
             case Job():
                 log.info("placed", extra=logs.fields(node_id=placed.node_id, op_generation=placed.op_generation))
                 self._announcer.moved(Place, placed)
@@ -157,7 +157,7 @@ class LoadSteps:
 
     def _finish(self, job: Job) -> None:
         if not self._owner.leases.valid(job.id, job.generation):
-            self._owner.let_go(job.id)
+            self._owner.let_go(job)
             return
         if not (job.address and job.process_instance and job.identity):
             text = f"node {job.node_name or job.node_id} is ready and does not say where and as what"
@@ -172,7 +172,7 @@ class LoadSteps:
                 self._owner.fail(job, Cause.WORKER_RESTARTED, "the worker restarted before it served", ended=True)
             case NotFinished.REPLACED:
                 count_fenced(Finish)
-                self._owner.let_go(job.id)
+                self._owner.let_go(job)
             case Job():
                 self._owner.leases.done(job.id)
                 log.info("loaded", extra=logs.fields(model=job.subject, node_id=job.node_id))

@@ -37,7 +37,7 @@ class UnloadSteps:
 
     def _finish(self, job: Job) -> None:
         if not self._owner.leases.valid(job.id, job.generation):
-            self._owner.let_go(job.id)
+            self._owner.let_go(job)
             return
         finished = self._store.finish(job, self._owner.id)
         if finished is not None:  # else the next step sees what was added meanwhile, or that the row is not ours

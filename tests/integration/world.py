@@ -14,6 +14,8 @@ from localai.bus.memory import MemoryBus
 from localai.db.unit_of_work import UnitOfWork
 from localai.ids import JobId, NodeId, OwnerId, new_id
 from localai.jobs.announce import Announcer
+from localai.jobs.cancel_store import PgCancelStore
+from localai.jobs.cancels import CancelService
 from localai.jobs.cleanup_steps import CleanupSteps
 from localai.jobs.job import Job, Windows
 from localai.jobs.kinds import KINDS, MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP, Kinds
@@ -40,6 +42,7 @@ from localai.jobs.store import PgJobStore
 from localai.jobs.sweep_store import PgSweepStore
 from localai.jobs.sweeping import Sweep
 from localai.loads.budget_rules import Budgets
+from localai.loads.cancels import LoadCancels
 from localai.loads.load_steps import LoadSteps
 from localai.loads.ports import InstallProgress, LoadPlan
 from localai.loads.service import LoadService
@@ -142,6 +145,10 @@ class World:
         self.loads = LoadService(self.load_rows, self.load_rows, self.announcer)
         self.job_service = JobService(self.jobs, self.jobs, self.announcer)
         self.operations = OperationService(self.operation_rows, self.jobs, self.announcer)
+        self.cancels = CancelService(
+            PgCancelStore(self.unit_of_work, windows, kinds), self.jobs, self.announcer, self.bus, wait_s=0.2
+        )
+        self.load_cancels = LoadCancels(self.load_rows, self.jobs, self.cancels)
         self.cleaning = Cleaning(self.replicas, self.jobs, self.announcer)
         self.nodes = NodeService(
             PgNodeStore(self.unit_of_work, self.operation_rows.new_incarnation),
@@ -167,6 +174,14 @@ class World:
         """Let the lease of a job be over."""
         self.sql(
             "UPDATE jobs SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = %(id)s", id=job_id
+        )
+
+    def silence(self, job_id: str) -> None:
+        """Let the last word of the agent about a job be too old to adopt it by."""
+        self.sql(
+            "UPDATE jobs SET op_seen_at = op_seen_at - make_interval(secs => %(s)s) WHERE id = %(id)s",
+            s=(self.windows.adopt_fresh_s or 0.0) + 1,
+            id=job_id,
         )
 
     def end_hold(self, job_id: str) -> None:

@@ -13,6 +13,7 @@ from localai.jobs.ports import EventRow
 from tests.simulator.history import History, JobFacts, ProcessFacts
 
 TERMINAL = ("succeeded", "failed", "cancelled")
+MAX_ADOPTIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ def i1_one_process_for_each_slot(history: History) -> Iterator[str]:
 
 
 def i2_no_write_of_an_old_generation(history: History) -> Iterator[str]:
-    """Each move was made by who held the row at that moment."""
+    """Each move was made by who held the row at that moment, and about the operation that was placed."""
+    for write in history.stale_writes:
+        yield f"{write.job_id}: {write.move} by {write.by} at {_t(write.at)}, who does not hold the row"
     for job in history.jobs.values():
         generation, owner = 0, None
         placed: EventRow | None = None
@@ -86,6 +89,8 @@ def i2_no_write_of_an_old_generation(history: History) -> Iterator[str]:
                 yield f"{_name(job)}: {name} by {event.actor}, owned by {owner}"
             if name == "placed":
                 placed = event
+            elif placed is not None and event.op_generation != placed.op_generation:
+                yield f"{_name(job)}: {name} of operation {event.op_generation}, placed as {placed.op_generation}"
             elif name in ("claimed", "missing") or name.startswith("operation_"):
                 names = (event.op_generation, f"node:{placed.node_id}") if placed else (None, None)
                 if (event.op_generation, event.actor) != names:
@@ -263,10 +268,23 @@ def i12_answers_are_of_the_model_asked_for(history: History) -> Iterator[str]:
 
 
 def a_valid_lease_is_not_taken_away(history: History) -> Iterator[str]:
-    """No attempt is ended by another while its owner's lease is valid."""
-    for ended in history.ended_by_another:
-        if ended.lease_expires_at is None or ended.lease_expires_at > ended.at:
-            yield f"{ended.job_id} was taken away at {_t(ended.at)}, its lease ran until {_t(ended.lease_expires_at)}"
+    """No attempt is ended or adopted by another while its owner's lease is valid."""
+    for taken in history.taken_away:
+        if taken.lease_expires_at is None or taken.lease_expires_at > taken.at:
+            yield f"{taken.job_id} was taken away at {_t(taken.at)}, its lease ran until {_t(taken.lease_expires_at)}"
+
+
+def adoption_needs_proof(history: History) -> Iterator[str]:
+    """A load is adopted only where its agent was heard of lately, or nothing was sent; at most three times."""
+    fresh_s = history.bounds.adopt_fresh_s
+    for one in history.adopted:
+        late = one.heard_at is None or fresh_s is None or one.at - one.heard_at >= timedelta(seconds=fresh_s)
+        if fresh_s is None or (one.sent and late):
+            yield f"{one.job_id} was adopted at {_t(one.at)}, its agent was last heard of: {_t(one.heard_at)}"
+    for job in history.jobs.values():
+        adoptions = [event for event in history.events_of(job.id) if event.event == "adopted"]
+        if len(adoptions) > MAX_ADOPTIONS:
+            yield f"{_name(job)} was adopted {len(adoptions)} times"
 
 
 def quiet_is_reached(history: History) -> Iterator[str]:
@@ -296,6 +314,7 @@ RULES: tuple[Rule, ...] = (
     a_pending_stop_keeps_its_slot,
     i12_answers_are_of_the_model_asked_for,
     a_valid_lease_is_not_taken_away,
+    adoption_needs_proof,
     quiet_is_reached,
 )
 

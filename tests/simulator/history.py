@@ -86,12 +86,32 @@ class StopSent:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedByAnother:
-    """A sweep ended or requeued a job; until when its owner's lease ran by the row."""
+class TakenAway:
+    """A sweep ended, requeued or adopted a job; until when its owner's lease ran by the row."""
 
     job_id: str
     at: datetime
     lease_expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A load got another owner. ``heard_at``: when its agent last claimed or reported it; None where it never did."""
+
+    job_id: str
+    at: datetime
+    sent: bool
+    heard_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StaleWrite:
+    """A move of an owner that did not hold the row was accepted."""
+
+    job_id: str
+    at: datetime
+    move: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +152,8 @@ class Bounds:
     kill_slack_s: float = 16.0
     #: How far two readings of the database's clock within one statement may stand apart.
     clock_s: float = 0.05
+    #: How young a report has to be for an adoption; None: nothing is adopted.
+    adopt_fresh_s: float | None = 15.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,7 +169,9 @@ class History:
     revised: Sequence[Revised] = ()
     routed: Sequence[Routed] = ()
     stops: Sequence[StopSent] = ()
-    ended_by_another: Sequence[EndedByAnother] = ()
+    taken_away: Sequence[TakenAway] = ()
+    adopted: Sequence[Adopted] = ()
+    stale_writes: Sequence[StaleWrite] = ()
     causes: Sequence[CauseRead] = ()
     answers: Sequence[Answered] = ()
     away: Sequence[Away] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from localai.ids import JobId, OwnerId
-from localai.jobs.event_rules import Cancel, Event, Fail, FinishWork, Progress, Renew, Resend, Take
+from localai.jobs.event_rules import Adopt, Cancel, Event, Fail, FinishWork, Progress, Renew, Resend, Take
 from localai.jobs.job import LIVE, Job, State, after
-from localai.jobs.kinds import KINDS, Kinds
+from localai.jobs.kinds import KINDS, Kinds, OnLapse
 from localai.jobs.ports import EventRow, Intake, JobFilter, NewJob, Renewal
 from localai.jobs.rows import EVENT_NAMES
 from localai.nodes.rules import Status
@@ -37,6 +37,16 @@ def insert(tables: Tables, kinds: Kinds, new: NewJob) -> Job:
     tables.put(job)
     tables.record("requested", job, "request")
     return job
+
+
+def adoption(tables: Tables, kinds: Kinds, job: Job, owner: OwnerId) -> Adopt | None:
+    """The move that gives a load to another owner, where its guards hold now."""
+    kind, fresh_s = kinds[job.kind], tables.windows.adopt_fresh_s
+    if kind.on_lapse != OnLapse.ADOPT or fresh_s is None:
+        return None
+    new = tables.subject(kind.subject_kind, job.subject).last_generation + 1
+    event = Adopt(generation=job.generation, new_generation=new, owner=owner, fresh_s=fresh_s)
+    return event if tables.would_move(job.id, event) else None
 
 
 class MemoryJobs:
@@ -84,6 +94,20 @@ class MemoryJobs:
 
     def take(self, job_id: JobId, generation: int, owner: OwnerId) -> Job | None:
         return self._move(job_id, Take(generation=generation, owner=owner), owner)
+
+    def adopt(self, owner: OwnerId, limit: int) -> Sequence[Job]:
+        adopted: list[Job] = []
+        for job in sorted(self._tables.opened(), key=lambda job: (job.subject, job.id)):
+            event = adoption(self._tables, self._kinds, job, owner) if len(adopted) < limit else None
+            if event is None:
+                continue
+            after_it = self._tables.move(job.id, event)
+            assert after_it is not None, "its guards hold"
+            subject = self._tables.subject(self._kinds[job.kind].subject_kind, job.subject)
+            subject.last_generation = max(subject.last_generation, event.new_generation)
+            self._tables.record(EVENT_NAMES[Adopt], after_it, owner, {"lost_owner": job.owner})
+            adopted.append(after_it)
+        return adopted
 
     def renew(self, owner: OwnerId, held: Collection[tuple[JobId, int]]) -> Renewal:
         renewed = {

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from localai.ids import OwnerId
 from localai.jobs.event_rules import Lapse, Requeue, RetryStop
 from localai.jobs.job import TERMINAL, Job, State, StopState, after
 from localai.jobs.kinds import KINDS, Kind, Kinds, OnLapse
 from localai.jobs.rows import EVENT_NAMES
 from localai.jobs.sweep_store import SWEEP
+from tests.simulator.memory_jobs import adoption
 from tests.simulator.tables import Tables
+
+#: Whoever sweeps asks only whether a load can be adopted.
+_ANYBODY = OwnerId("anybody")
 
 
 class MemorySweeps:
@@ -21,7 +26,8 @@ class MemorySweeps:
 
     def lapse(self, limit: int) -> Sequence[Job]:
         moved = []
-        for job in self._lapsed()[:limit]:
+        lapsed = [job for job in self._lapsed() if adoption(self._tables, self._kinds, job, _ANYBODY) is None]
+        for job in lapsed[:limit]:
             after_it = self._lapse(job, self._kinds[job.kind])
             if after_it is not None:
                 moved.append(after_it)
@@ -87,7 +93,7 @@ class MemorySweeps:
 
     def _lapse(self, job: Job, kind: Kind) -> Job | None:
         spent = kind.max_attempts is not None and job.attempts >= kind.max_attempts
-        if kind.on_lapse == OnLapse.FAIL or spent:
+        if kind.on_lapse != OnLapse.REQUEUE or spent:
             return self._tables.end(job.id, Lapse(generation=job.generation), SWEEP)
         subject = self._tables.subject(kind.subject_kind, job.subject)
         subject.last_generation += 1

@@ -14,8 +14,29 @@ from unittest import mock
 from localai.errors import NotFound, StorageUnavailable
 from localai.ids import JobId, NodeId
 from localai.jobs import rules as job_rules
-from localai.jobs.event_rules import Cancel, Event, Fail, Finish, FinishWork, Lapse, Place, Progress, Renew, Requeue
-from localai.jobs.guard_rules import lease_lapsed, lease_valid, owned, revision_unchanged, same_incarnation
+from localai.jobs.effect_rules import adopt
+from localai.jobs.event_rules import (
+    Adopt,
+    Cancel,
+    Event,
+    Fail,
+    Finish,
+    FinishWork,
+    Lapse,
+    Place,
+    Progress,
+    Renew,
+    Requeue,
+)
+from localai.jobs.guard_rules import (
+    adoptions_left,
+    heard_of,
+    lease_lapsed,
+    lease_valid,
+    owned,
+    revision_unchanged,
+    same_incarnation,
+)
 from localai.jobs.job import Job, State, Windows
 from localai.jobs.kinds import MODEL_LOAD
 from localai.jobs.leases import LeaseBook
@@ -29,6 +50,7 @@ from tests.simulator.checker import (
     a_finished_load_is_of_the_revision_that_holds,
     a_pending_stop_keeps_its_slot,
     a_valid_lease_is_not_taken_away,
+    adoption_needs_proof,
     check,
     ended_is_a_fact,
     i1_one_live_attempt,
@@ -207,7 +229,7 @@ class _StoppingControl(ControlProcess):
             self.pass_time(self.world.renew_s)
             held = {job_id: lease.ends for job_id, lease in self.owner.leases._leases.items()}
             for job_id in [job_id for job_id, ends in held.items() if ends <= self.clock()]:
-                self.owner.let_go(job_id)
+                self.owner.leases.drop(job_id, self.owner.leases.generation_of(job_id) or 0)
                 self._stop_what_it_believes_in(job_id)
             try:
                 self.owner.renew()
@@ -418,6 +440,15 @@ class _RedialingClient(Client):
         return None if listener is None else str(listener.facts.model)
 
 
+def _adopted_as_before(job: Job, event: Adopt, now: Any, windows: Windows) -> Job:
+    return replace(adopt(job, event, now, windows), generation=job.generation)
+
+
+def _renamed_by_adoption(job: Job, event: Adopt, now: Any, windows: Windows) -> Job:
+    renamed = None if job.op_generation is None else event.new_generation
+    return replace(adopt(job, event, now, windows), op_generation=renamed)
+
+
 LONG_LOADS = without(ALL, load_s=(100.0, 160.0))
 CUT_AGENTS = without(
     LONG_LOADS,
@@ -435,6 +466,17 @@ LOST_COMMITS = without(
 )
 EDITS = without(ALL, blows=("edit",), blows_most=10, load_s=(8.0, 30.0), models=(1,))
 CROWDED = without(ALL, models=(3,), nodes=(1,), blows=("end process", "end process", "edit"), blows_most=10)
+#: Owners that are away for longer than their leases while agents work on.
+LOST_OWNERS = without(
+    LONG_LOADS,
+    adoption=1.0,
+    crash=0.0,
+    freezes_s=(40.0, 50.0, 60.0),
+    blows=("kill control", "freeze control"),
+    blows_most=8,
+    controls=(3,),
+    trouble_s=(240.0, 400.0),
+)
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -459,7 +501,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i3_ready_is_not_killed,),
         patches=(_agent_rule("watched", _watched_ready_too),),
         profile=without(CUT_AGENTS, load_s=(8.0, 30.0)),
-        seed=8,
+        seed=10,
     ),
     Mutant(
         name="READY after the decision to kill",
@@ -487,7 +529,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         profile=without(CANCELS, freeze=0.5, freeze_at="finish: before", freezes_s=(10.0, 30.0), load_s=(2.0, 8.0)),
-        seed=15,
+        seed=28,
     ),
     Mutant(
         name="a hold that nobody obeys",
@@ -508,7 +550,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i6_waiters_read_one_cause,),
         parts=Parts(client=_LatestClient),
         profile=without(CANCELS, refusals=0.4),
-        seed=23,
+        seed=114,
     ),
     Mutant(
         name="files are used before their digest matched",
@@ -523,7 +565,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i11_not_ready_is_dead_within_the_kill_ttl, work_is_dead_before_the_hold_ends),
         patches=(_agent_rule("watched", _never_watched),),
         profile=without(CUT_AGENTS, load_s=(200.0, 300.0)),
-        seed=8,
+        seed=25,
     ),
     Mutant(
         name="a connection belongs to an address",
@@ -531,14 +573,14 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i12_answers_are_of_the_model_asked_for,),
         parts=Parts(client=_RedialingClient),
         profile=CROWDED,
-        seed=9,
+        seed=155,
     ),
     Mutant(
         name="work starts without a grant",
         protects="C1",
         seen_by=(ended_is_a_fact, i11_nothing_starts_late),
         parts=Parts(agent=_UngrantedAgent),
-        seed=16,
+        seed=90,
     ),
     Mutant(
         name="no table entry before the claim",
@@ -546,7 +588,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(ended_is_a_fact,),
         patches=(_agent_rule("stop_plan", _unburied), _agent_rule("doomed", _claiming_is_not_doomed)),
         profile=without(CANCELS, weather=Weather(late=0.5, late_s=70.0), freeze=0.0, blows_most=0),
-        seed=67,
+        seed=153,
     ),
     Mutant(
         name="a grant never ages",
@@ -554,7 +596,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(i11_nothing_starts_late, i11_not_ready_is_dead_within_the_kill_ttl),
         patches=(_agent_rule("granted", _unaged),),
         profile=without(CUT_AGENTS, freeze=0.5, freeze_at="grant received", freezes_s=(120.0, 200.0, 250.0)),
-        seed=20,
+        seed=45,
     ),
     Mutant(
         name="a renewal counts from its arrival",
@@ -571,7 +613,7 @@ MUTANTS: tuple[Mutant, ...] = (
             blows=("cut agent",),
             blows_most=8,
         ),
-        seed=63,
+        seed=124,
     ),
     Mutant(
         name="an owner stops when its own lease is over",
@@ -593,7 +635,7 @@ MUTANTS: tuple[Mutant, ...] = (
         parts=Parts(sweeps=_ShortSweeps),
         patches=(_agent_rule("answered", _stop_spares_ready),),
         profile=without(CUT_AGENTS, load_s=(8.0, 30.0), cancels=0.9),
-        seed=20,
+        seed=51,
     ),
     Mutant(
         name="finish compares no incarnation, and a registration ends nothing",
@@ -624,6 +666,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(quiet_is_reached, ended_is_a_fact),
         parts=Parts(agent=_UngatedAgent, machine=_UngatedMachine),
         profile=without(ALL, crash=0.02),
+        seed=94,
     ),
     Mutant(
         name="the reservation ends with the attempt",
@@ -631,7 +674,7 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(a_pending_stop_keeps_its_slot, i1_one_process_for_each_slot),
         parts=Parts(tables=_HastyTables),
         profile=without(CUT_AGENTS, load_s=(8.0, 30.0), cancels=0.9),
-        seed=16,
+        seed=40,
     ),
     Mutant(
         name="the stop window is below the kill TTL",
@@ -659,6 +702,67 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(a_valid_lease_is_not_taken_away,),
         parts=Parts(sweeps=_GreedySweeps),
         patches=(_without(Lapse, lease_lapsed), _without(Requeue, lease_lapsed)),
+    ),
+    Mutant(
+        name="adopt takes a lease for lapsed that is valid",
+        protects="the lease",
+        seen_by=(a_valid_lease_is_not_taken_away,),
+        patches=(_without(Adopt, lease_lapsed),),
+    ),
+    Mutant(
+        name="adopt without a fresh report",
+        protects="adoption",
+        seen_by=(adoption_needs_proof,),
+        patches=(_without(Adopt, heard_of),),
+    ),
+    Mutant(
+        name="a load is adopted for ever",
+        protects="adoption",
+        seen_by=(adoption_needs_proof,),
+        patches=(_without(Adopt, adoptions_left),),
+        profile=without(
+            LOST_OWNERS,
+            blows=("freeze control",),
+            blows_most=30,
+            load_s=(200.0, 300.0),
+            trouble_s=(400.0,),
+            cancels=0.0,
+        ),
+    ),
+    Mutant(
+        name="an adoption draws no generation",
+        protects="C13",
+        seen_by=(i2_no_write_of_an_old_generation,),
+        patches=(_changed_move(Adopt, effect=_adopted_as_before),),
+    ),
+    Mutant(
+        name="an adoption renames the operation",
+        protects="adoption",
+        seen_by=(i2_no_write_of_an_old_generation,),
+        patches=(_changed_move(Adopt, effect=_renamed_by_adoption),),
+    ),
+    Mutant(
+        name="renew of an adopted load without generation and owner",
+        protects="C13",
+        seen_by=(i2_no_write_of_an_old_generation,),
+        patches=(_without(Renew, owned),),
+        profile=without(LOST_OWNERS, freeze=0.3, freeze_at="renew: before", blows=("kill control",)),
+    ),
+    Mutant(
+        name="finish of an adopted load without generation and owner",
+        protects="C13",
+        seen_by=(i2_no_write_of_an_old_generation,),
+        patches=(_without(Finish, owned),),
+        profile=without(LOST_OWNERS, freeze=0.5, freeze_at="finish: before", load_s=(2.0, 8.0)),
+    ),
+    Mutant(
+        name="fail of an adopted load without generation and owner",
+        protects="C13",
+        seen_by=(i2_no_write_of_an_old_generation,),
+        patches=(_without(Fail, owned),),
+        profile=without(
+            LOST_OWNERS, freeze=0.5, freeze_at="fail: before", load_s=(2.0, 8.0), refusals=0.8, corruption=0.0
+        ),
     ),
     Mutant(
         name="no sweep looks for lapsed leases",

@@ -45,6 +45,8 @@ class Profile:
     )
     blows_most: int = 4
     cancels: float = 0.25
+    #: In how many schedules a load whose owner is lost may be adopted.
+    adoption: float = 0.8
     refusals: float = 0.1
     corruption: float = 0.05
     #: Seconds of LoadModel.

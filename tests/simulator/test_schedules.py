@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.run import one, several
+from tests.simulator.schedules import ALL, without
 
 pytestmark = pytest.mark.simulator
 SCHEDULES = 250
@@ -16,7 +19,7 @@ def test_no_schedule_breaks_a_rule_of_the_protocol() -> None:
     assert seen.broken == [], "python -m tests.simulator.run --trace SEED shows what happened"
     assert seen.schedules == SCHEDULES
     assert len(seen.struck) >= 40, f"crashes and freezes must fall at most step boundaries: {seen.struck}"
-    assert {"succeeded", "failed", "cancelled", "requeued", "resent", "stop_confirmed"} <= set(seen.events)
+    assert {"succeeded", "failed", "cancelled", "requeued", "adopted", "resent", "stop_confirmed"} <= set(seen.events)
 
 
 def test_a_seed_is_a_schedule() -> None:
@@ -30,3 +33,13 @@ def test_what_mutants_are_tried_with_breaks_no_rule_of_the_engine_as_it_is() -> 
         for seed in range(4):
             _, broken = one(seed, profile)
             assert broken == [], f"seed {seed} of {profile}"
+
+
+def test_with_adoption_off_every_load_whose_owner_is_lost_ends() -> None:
+    seen = Counter[str]()
+    for seed in range(60):
+        world, broken = one(seed, without(ALL, adoption=0.0))
+        assert broken == [], f"seed {seed}"
+        seen.update(event.event for event in world.tables.job_events)
+        seen["owner_lost"] += sum(job.error_cause == "owner_lost" for job in world.tables.jobs.values())
+    assert seen["adopted"] == 0 < seen["owner_lost"]

@@ -6,30 +6,46 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from localai.errors import Replaced, StorageUnavailable
 from localai.ids import JobId, NodeId
-from localai.jobs.event_rules import Event, Lapse, Requeue
+from localai.jobs.event_rules import (
+    Adopt,
+    Claim,
+    Event,
+    Fail,
+    Finish,
+    FinishWork,
+    Lapse,
+    Place,
+    Progress,
+    Renew,
+    Reported,
+    Requeue,
+    Resend,
+)
 from localai.jobs.job import Job, StopState, Windows
 from localai.jobs.operation_rules import StagedFile
 from localai.loads.ports import LoadPlan
 from tests.simulator.agents import GIB, AgentLife, Pace
 from tests.simulator.clients import Client
 from tests.simulator.history import (
+    Adopted,
     Answered,
     Away,
     Bounds,
     CauseRead,
-    EndedByAnother,
     History,
     JobFacts,
     Registered,
     Revised,
     Routed,
+    StaleWrite,
     StopSent,
+    TakenAway,
 )
 from tests.simulator.machine import Machine
 from tests.simulator.memory_jobs import MemoryJobs
@@ -59,7 +75,11 @@ class Facts(Seen):
     revised_: list[Revised] = field(default_factory=list)
     routed_: list[Routed] = field(default_factory=list)
     stops: list[StopSent] = field(default_factory=list)
-    ended_by_another: list[EndedByAnother] = field(default_factory=list)
+    taken_away: list[TakenAway] = field(default_factory=list)
+    adopted: list[Adopted] = field(default_factory=list)
+    stale_writes: list[StaleWrite] = field(default_factory=list)
+    #: When the agent of each load last spoke of it.
+    heard_at: dict[str, datetime] = field(default_factory=dict)
     causes: list[CauseRead] = field(default_factory=list)
     answers: list[Answered] = field(default_factory=list)
     away: list[Away] = field(default_factory=list)
@@ -68,8 +88,17 @@ class Facts(Seen):
 
     def moved(self, event: Event, before: Job, after: Job) -> None:
         self.moves += 1
-        if isinstance(event, Lapse | Requeue):
-            self.ended_by_another.append(EndedByAnother(before.id, self.now(), before.lease_expires_at))
+        if isinstance(event, Claim | Reported):
+            self.heard_at[before.id] = self.now()
+        elif isinstance(event, Lapse | Requeue | Adopt):
+            self.taken_away.append(TakenAway(before.id, self.now(), before.lease_expires_at))
+        elif isinstance(event, Place | Resend | Renew | Progress | Finish | FinishWork | Fail) and (
+            (event.generation, event.owner) != (before.generation, before.owner)
+        ):
+            self.stale_writes.append(StaleWrite(before.id, self.now(), type(event).__name__, event.owner))
+        if isinstance(event, Adopt):
+            sent, heard_at = before.op_generation is not None, self.heard_at.get(before.id)
+            self.adopted.append(Adopted(before.id, self.now(), sent, heard_at))
 
     def routed(self, replica: Replica) -> None:
         self.routed_.append(Routed(replica.job_id, self.now()))
@@ -106,16 +135,17 @@ class World:
         self.hub.trace = [] if trace else None
         self.draw = draw = hub.draw
         hub.on_freeze = self._away
-        self.windows = parts.windows
+        self.pace = Pace(report_s=draw.choice((5.0, 10.0, 15.0)), beat_s=draw.choice((15.0, 30.0)))
+        adopts = draw.random() < profile.adoption
+        self.windows = replace(parts.windows, adopt_fresh_s=self.pace.report_s * 3 if adopts else None)
         self.facts = Facts(self.now)
-        self.tables = parts.tables(parts.windows, clock=self.now, new_id=self.new_id, seen=self.facts)
+        self.tables = parts.tables(self.windows, clock=self.now, new_id=self.new_id, seen=self.facts)
         self.jobs, self.sweeps = parts.jobs(self.tables), parts.sweeps(self.tables)
         self.operation_rows, self.load_rows = parts.operations(self.tables), parts.loads(self.tables)
         self.node_rows = MemoryNodes(self.tables, self.operation_rows.new_incarnation)
         self.replica_rows = MemoryReplicas(self.tables)
         self.network = Network(hub, drawn_weather(draw, profile))
         self.sweep_s, self.renew_s = draw.choice((2.0, 4.0)), draw.choice((5.0, 7.5))
-        self.pace = Pace(report_s=draw.choice((5.0, 10.0, 15.0)), beat_s=draw.choice((15.0, 30.0)))
         self.models = [f"m{number}" for number in range(draw.choice(profile.models))]
         self._revisions = dict.fromkeys(self.models, 1)
         self._fetched = {model for model in self.models if draw.random() < profile.fetched}
@@ -386,7 +416,12 @@ class World:
         processes = [facts for machine in self.machines for facts in machine.past]
         return History(
             bounds=Bounds(
-                stop_s=150.0, report_s=15.0, kill_ttl_s=self.pace.kill_ttl_s * 1.04, kill_slack_s=17.0, clock_s=1e-6
+                stop_s=150.0,
+                report_s=15.0,
+                kill_ttl_s=self.pace.kill_ttl_s * 1.04,
+                kill_slack_s=17.0,
+                clock_s=1e-6,
+                adopt_fresh_s=self.windows.adopt_fresh_s,
             ),
             jobs={job.id: job_facts(job) for job in self.tables.jobs.values()},
             events=self.tables.job_events,
@@ -396,7 +431,9 @@ class World:
             revised=self.facts.revised_,
             routed=self.facts.routed_,
             stops=self.facts.stops,
-            ended_by_another=self.facts.ended_by_another,
+            taken_away=self.facts.taken_away,
+            adopted=self.facts.adopted,
+            stale_writes=self.facts.stale_writes,
             causes=self.facts.causes,
             answers=self.facts.answers,
             away=self.facts.away,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Engine
 
 from localai.db import migrate
 from localai.db.engine import make_engine
-from tests.contract.jobstore.stores import MemoryStores, PostgresStores, Stores
+from tests.contract.jobstore.stores import WINDOWS, MemoryStores, PostgresStores, Stores
 from tests.embedded_servers import Servers
 
 
@@ -35,3 +36,10 @@ def stores(request: pytest.FixtureRequest) -> Stores:
         return MemoryStores()
     found: Stores = request.getfixturevalue("postgres")
     return found
+
+
+@pytest.fixture
+def without_adoption(stores: Stores) -> Stores:
+    """The same kind of stores where no load is adopted."""
+    windows = replace(WINDOWS, adopt_fresh_s=None)
+    return PostgresStores(stores.engine, windows) if isinstance(stores, PostgresStores) else MemoryStores(windows)

@@ -157,7 +157,7 @@ class History:
     def _moves(self) -> list[Callable[[], None]]:
         work = [self.take, self.take, self.place, self.place, self.claim, self.report, self.report, self.finish] * 4
         rare = [self.fail, self.cancel, self.restart, self.lapse, self.prune, self.mark, self.revise, self.lost]
-        return [*work, *rare, *_named(self), *[self.request_load, self.resend, self.stops] * 4]
+        return [*work, *rare, *_named(self), *[self.request_load, self.resend, self.stops, self.adopt] * 4]
 
     # Requests
 
@@ -197,6 +197,10 @@ class History:
             lambda stores, job, generation: stores.jobs.take(job.id, generation, owner),
             likely=lambda job: job.state == State.QUEUED,
         )
+
+    def adopt(self) -> None:
+        owner = self.draw.choice(OWNERS)
+        self.twins.each(lambda stores, n: self._sorted(stores.jobs.adopt(owner, 100), n))
 
     def place(self) -> None:
         size = self.draw.choice([1, 1, 1, 6]) * GIB

@@ -84,8 +84,8 @@ class Stores:
 class MemoryStores(Stores):
     name = "memory"
 
-    def __init__(self) -> None:
-        self.tables = tables = Tables(WINDOWS, clock=self.now, new_id=new_id)
+    def __init__(self, windows: Windows = WINDOWS) -> None:
+        self.tables = tables = Tables(windows, clock=self.now, new_id=new_id)
         self.jobs, self.sweeps, self.operations = MemoryJobs(tables), MemorySweeps(tables), MemoryOperations(tables)
         self.loads, self.replicas = MemoryLoads(tables), MemoryReplicas(tables)
         self.nodes = MemoryNodes(tables, self.operations.new_incarnation)
@@ -122,14 +122,14 @@ _TIMES = {
 class PostgresStores(Stores):
     name = "postgres"
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, windows: Windows = WINDOWS) -> None:
+        self.engine = engine
         units = lambda: UnitOfWork(engine)  # noqa: E731
         snapshots = lambda: UnitOfWork(engine, isolation="REPEATABLE READ")  # noqa: E731
         self._units = units
-        operations = PgOperationStore(units, snapshots, WINDOWS)
-        self.jobs, self.sweeps, self.operations = PgJobStore(units, WINDOWS), PgSweepStore(units, WINDOWS), operations
-        self.loads, self.replicas = PgLoadStore(units, WINDOWS), PgReplicaStore(units)
+        operations = PgOperationStore(units, snapshots, windows)
+        self.jobs, self.sweeps, self.operations = PgJobStore(units, windows), PgSweepStore(units, windows), operations
+        self.loads, self.replicas = PgLoadStore(units, windows), PgReplicaStore(units)
         self.nodes = PgNodeStore(units, operations.new_incarnation)
 
     def empty(self) -> None:

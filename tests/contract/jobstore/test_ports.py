@@ -11,8 +11,9 @@ from localai.ids import JobId, NodeId, OwnerId, ProcessInstance, new_id
 from localai.jobs.event_rules import Fail
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.kinds import MODEL_INSTALL, REPLICA_CLEANUP
-from localai.jobs.operation_rules import OperationReport, OpState, Phase, ProcessReport, Report
+from localai.jobs.operation_rules import Answer, OperationReport, OpState, Phase, ProcessReport, Report
 from localai.jobs.ports import Intake, NewJob
+from localai.jobs.report_rules import answer
 from localai.loads.ports import NotFinished, NotPlaced, Reservation
 from localai.nodes.rules import Registration
 from localai.placement.rules import Placement
@@ -96,13 +97,115 @@ def test_a_second_request_attaches_and_a_held_one_waits(stores: Stores) -> None:
 
 
 def test_a_lapsed_lease_is_never_renewed_and_ends_the_attempt_once(stores: Stores) -> None:
-    job = _taken(stores)
+    job = _placed(stores, stores.register("n")[0])
     assert job.id in stores.jobs.renew(ME, [(job.id, job.generation)]).renewed
     stores.let_pass(WINDOWS.lease_s + 1)
     assert stores.jobs.renew(ME, [(job.id, job.generation)]).renewed == frozenset()
     assert [ended.id for ended in stores.sweeps.lapse(100)] == [job.id]
     assert stores.sweeps.lapse(100) == []
-    assert [row.event for row in stores.jobs.events(job.id)] == ["requested", "taken", "failed"]
+    assert [row.event for row in stores.jobs.events(job.id)] == ["requested", "taken", "placed", "failed"]
+
+
+def _lost(stores: Stores, node: NodeId, incarnation: int, *, seq: int, state: OpState = OpState.CLAIMED) -> Job:
+    """A load whose owner is lost, and of which its agent has just spoken."""
+    job = _claimed(stores, node, incarnation)
+    stores.let_pass(WINDOWS.lease_s + 1)
+    stores.operations.report(node, _report(incarnation, seq, job, state))
+    return stores.job(job.id)
+
+
+def test_a_load_whose_agent_was_heard_of_goes_on_under_a_new_owner_and_generation(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    lost = _lost(stores, node, incarnation, seq=1)
+    assert stores.sweeps.lapse(100) == [], "it is left to whoever adopts it"
+    (adopted,) = stores.jobs.adopt(OTHER, 100)
+    assert (adopted.id, adopted.owner, adopted.adoptions, adopted.state) == (lost.id, OTHER, 1, State.RUNNING)
+    assert adopted.generation > lost.generation and adopted.op_generation == lost.op_generation
+    assert adopted.lease_valid(adopted.read_at)
+    assert stores.jobs.adopt(ME, 100) == [], "one of many wins"
+    (row,) = [row for row in stores.jobs.events(lost.id) if row.event == "adopted"]
+    assert (row.actor, row.generation, row.detail) == (OTHER, adopted.generation, {"lost_owner": ME})
+
+
+def test_an_adopted_load_is_renewed_for_its_agent_and_finished_by_its_new_owner_only(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    lost = _lost(stores, node, incarnation, seq=1)
+    stores.jobs.adopt(OTHER, 100)
+    seen = _report(incarnation, 2, lost, OpState.READY)
+    rows = stores.operations.report(node, seen).rows
+    assert answer(seen.operations[0], node, incarnation, rows[lost.id]) is Answer.KEEP
+    assert stores.jobs.renew(ME, [(lost.id, lost.generation)]).renewed == frozenset()
+    assert stores.loads.finish(lost, ME) is NotFinished.REPLACED
+    event = Fail(generation=lost.generation, owner=ME, cause="x", error="x", ended=False)
+    assert stores.jobs.fail(lost.id, event) is None
+    assert isinstance(stores.loads.finish(stores.job(lost.id), OTHER), Job)
+    assert [row["state"] for row in stores.replica_rows()] == ["loaded"]
+
+
+def test_a_load_that_was_ready_when_its_owner_was_lost_is_adopted_and_served(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    lost = _lost(stores, node, incarnation, seq=1, state=OpState.READY)
+    (adopted,) = stores.jobs.adopt(OTHER, 100)
+    assert isinstance(stores.loads.finish(adopted, OTHER), Job)
+    assert stores.job(lost.id).state == State.SUCCEEDED
+
+
+def test_a_load_that_was_not_sent_yet_is_adopted_and_placed_under_the_new_generation(stores: Stores) -> None:
+    node, _ = stores.register("n")
+    job = _taken(stores)
+    stores.let_pass(WINDOWS.lease_s + 1)
+    (adopted,) = stores.jobs.adopt(OTHER, 100)
+    placed = stores.loads.place(adopted, OTHER, lambda _: Placement(node_id=node, node_name="n"), _reservation())
+    assert isinstance(placed, Job)
+    assert placed.op_generation == adopted.generation > job.generation
+
+
+def test_without_a_fresh_report_a_lost_load_fails_and_is_held(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    stores.let_pass(WINDOWS.lease_s + 1)
+    assert stores.jobs.adopt(OTHER, 100) == []
+    (failed,) = stores.sweeps.lapse(100)
+    assert (failed.id, failed.error_cause, failed.stop_state) == (job.id, "owner_lost", StopState.PENDING)
+
+
+def test_an_order_that_nobody_claimed_is_not_adopted(stores: Stores) -> None:
+    node, _ = stores.register("n")
+    job = _placed(stores, node)
+    stores.let_pass(WINDOWS.lease_s + 1)
+    assert stores.jobs.adopt(OTHER, 100) == []
+    (failed,) = stores.sweeps.lapse(100)
+    assert (failed.id, failed.stop_state) == (job.id, StopState.CONFIRMED)
+
+
+def test_a_valid_lease_is_not_taken_away(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    stores.operations.report(node, _report(incarnation, 1, job))
+    assert stores.jobs.adopt(OTHER, 100) == []
+    assert stores.job(job.id).owner == ME
+
+
+def test_a_load_is_adopted_three_times_and_no_more(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    for seq in (1, 2, 3, 4):
+        stores.let_pass(WINDOWS.lease_s + 1)
+        stores.operations.report(node, _report(incarnation, seq, job))
+        assert len(stores.jobs.adopt(OTHER, 100)) == (seq < 4)
+    (failed,) = stores.sweeps.lapse(100)
+    assert (failed.error_cause, failed.adoptions) == ("owner_lost", 3)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_with_adoption_off_every_lost_load_fails(without_adoption: Stores, sent: bool) -> None:
+    node, incarnation = without_adoption.register("n")
+    job = _lost(without_adoption, node, incarnation, seq=1) if sent else _taken(without_adoption)
+    without_adoption.let_pass(0 if sent else WINDOWS.lease_s + 1)
+    assert without_adoption.jobs.adopt(OTHER, 100) == []
+    (failed,) = without_adoption.sweeps.lapse(100)
+    assert (failed.id, failed.error_cause) == (job.id, "owner_lost")
+    assert failed.stop_state == (StopState.PENDING if sent else StopState.CONFIRMED)
 
 
 def test_work_that_lived_in_its_owner_goes_to_the_next_one_under_a_new_generation(stores: Stores) -> None:

@@ -107,6 +107,7 @@ def test_c4_no_answer_prolongs_an_operation_whose_row_is_over(world: World, cont
     assert agent.report().operations[0].answer is Answer.KEEP
     world.lapse(job.id)
     assert agent.report().operations[0].answer is Answer.WAIT
+    world.silence(job.id)
     control.sweep.run_once()
     assert agent.report().operations[0].answer is Answer.STOP
     assert agent.report().operations[0].answer is Answer.STOP, "doomed is for ever"
@@ -267,6 +268,24 @@ def test_c13_a_replaced_owner_cannot_renew_progress_finish_or_fail(world: World)
     assert (row.state, row.owner, row.generation) == (State.RUNNING, second.owner.id, again.generation)
 
 
+def test_c13_an_owner_whose_load_was_adopted_cannot_renew_finish_or_fail_it(world: World, agent: Agent) -> None:
+    first, second = Control(world), Control(world)
+    job = placed_load(world, first, "c13-adopted")
+    agent.claim(job)
+    agent.become_ready(job)
+    ready = world.job(job.id)
+    world.lapse(job.id)
+    (adopted,) = [one for one in second.owner.adopt(100) if one.id == job.id]
+    assert first.owner.leases.valid(job.id, job.generation), "it was suspended between its check and its statement"
+    assert world.load_rows.finish(ready, first.owner.id) is NotFinished.REPLACED
+    event = Fail(generation=job.generation, owner=first.owner.id, cause="x", error="late", ended=True)
+    assert world.jobs.fail(job.id, event) is None
+    assert world.jobs.renew(first.owner.id, [(job.id, job.generation)]).renewed == frozenset()
+    row = world.job(job.id)
+    assert (row.state, row.owner, row.generation) == (State.RUNNING, second.owner.id, adopted.generation)
+    assert second.step(job.id).state == State.SUCCEEDED
+
+
 def test_c13_an_owner_suspended_between_its_check_and_its_statement_changes_nothing(
     world: World, control: Control, agent: Agent
 ) -> None:
@@ -274,6 +293,7 @@ def test_c13_an_owner_suspended_between_its_check_and_its_statement_changes_noth
     agent.claim(job)
     assert control.owner.leases.valid(job.id, job.generation)
     world.lapse(job.id)
+    world.silence(job.id)
     control.sweep.run_once()
     world.end_hold(job.id)
     agent.end(job)

@@ -18,6 +18,7 @@ from localai.ids import JobId, NodeId, OwnerId, ProcessInstance, new_id
 from localai.jobs import rules
 from localai.jobs.attempts import Ending, end
 from localai.jobs.event_rules import (
+    Adopt,
     Cancel,
     Claim,
     ConfirmStop,
@@ -38,6 +39,7 @@ from localai.jobs.event_rules import (
     Take,
     WorkGone,
 )
+from localai.jobs.guard_rules import MAX_ADOPTIONS
 from localai.jobs.job import Job, State
 from localai.jobs.operation_rules import OperationError, OperationReport, OpState, Phase
 from localai.jobs.rows import SQL, one_job
@@ -141,6 +143,11 @@ class Machine:
     def _Fail(self, event: Fail, job: Job) -> Any:
         return self.world.jobs.fail(self.id, event)
 
+    def _Adopt(self, event: Adopt, job: Job) -> Any:
+        named = {"generation": event.generation, "new_generation": event.new_generation, "owner": event.owner}
+        bounds = {"fresh": event.fresh_s, "most": MAX_ADOPTIONS, "lease": self.world.windows.lease_s}
+        return self._one("adopt_job", {**named, **bounds})
+
     def _Lapse(self, event: Lapse, job: Job) -> Any:
         cause, error = rules.effect_rules.lapse_cause(job)
         ending = Ending(
@@ -222,6 +229,7 @@ def _event(draw: random.Random, job: Job, agent: Agent) -> Event:
         Finish(**mine, revision="r1", incarnation=agent.incarnation),
         FinishWork(**mine),
         Fail(**mine, cause="budget_over", error="too long", ended=draw.random() < 0.3),
+        Adopt(generation=generation, new_generation=job.generation + 1, owner=draw.choice(OWNERS), fresh_s=15.0),
         Lapse(generation=generation),
         Cancel(),
         NewIncarnation(node_id=agent.id, incarnation=incarnation + draw.choice([0, 1])),
@@ -241,6 +249,7 @@ def _weight(event: Event, job: Job) -> float:
         Claim: job.op_state == OpState.SENT,
         Reported: job.op_state is not None,
         Finish: job.op_state == OpState.READY,
+        Adopt: job.lease_expires_at is not None and job.lease_expires_at <= job.read_at,
         Renew: False,
         Progress: False,
     }

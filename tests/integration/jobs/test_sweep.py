@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from localai.errors import StorageUnavailable
+from localai.errors import Replaced, StorageUnavailable
 from localai.ids import JobId
 from localai.jobs.job import State, StopState
 from localai.jobs.kinds import MODEL_INSTALL
-from localai.jobs.operation_rules import OperationError, OpState, StopAnswer, StopOutcome
+from localai.jobs.operation_rules import Answer, OperationError, OpState, StopAnswer, StopOutcome
 from localai.jobs.ports import NewJob
 from localai.loads.budget_rules import Budgets
 from tests.integration.world import Agent, Control, World, in_thread, placed_load
@@ -78,13 +78,75 @@ def test_no_order_is_sent_again_while_its_node_is_not_ready(world: World, agent:
     assert len(world.wakeups.orders) == sent
 
 
-def test_lj_06_a_dead_owner_s_load_is_failed_and_held_without_anybody_asking(world: World, agent: Agent) -> None:
+def test_lj_06_a_dead_owner_s_load_goes_on_under_another_one(world: World, agent: Agent) -> None:
+    dead, other = Control(world), Control(world)
+    job = placed_load(world, dead, "lj-06-adopted")
+    agent.claim(job)
+    agent.report()
+    world.lapse(job.id)
+    sent = len(world.wakeups.orders)
+    other.sweep.run_once()
+    row = world.job(job.id)
+    assert (row.state, row.owner, row.adoptions) == (State.RUNNING, other.owner.id, 1)
+    assert row.generation > job.generation and row.op_generation == job.op_generation
+    assert world.wakeups.orders[sent:] == [], "the agent is sent nothing"
+    assert [item.answer for item in agent.report().operations] == [Answer.KEEP]
+    assert other.owner.leases.held() == [(job.id, row.generation)]
+    agent.become_ready(job)
+    other.sweep.run_once()
+    assert world.job(job.id).state == State.SUCCEEDED
+    assert world.events(job.id).count("succeeded") == 1
+
+
+def test_lj_06_a_load_that_its_dead_owner_had_not_sent_is_placed_by_the_next_one(world: World, agent: Agent) -> None:
+    dead, other = Control(world), Control(world)
+    ticket = world.loads.request("lj-06-unsent", "r1")
+    taken = dead.owner.take(world.job(ticket.job_id))
+    assert taken is not None
+    world.lapse(taken.id)
+    other.sweep.run_once()
+    row = world.job(taken.id)
+    assert (row.owner, row.op_state, row.adoptions) == (other.owner.id, OpState.SENT, 1)
+    assert row.op_generation == row.generation > taken.generation
+    assert agent.claim(row).op_generation == row.generation
+
+
+def test_an_owner_that_comes_back_adopts_its_own_load_and_drops_nothing_of_it(world: World, agent: Agent) -> None:
+    control = Control(world)
+    job = placed_load(world, control, "own-again")
+    agent.claim(job)
+    agent.report()
+    world.lapse(job.id)
+    control.sweep.run_once()
+    row = world.job(job.id)
+    with pytest.raises(Replaced):
+        control.owner.fail(job, "internal", "a step that began before", ended=False)
+    control.owner.renew()
+    assert control.owner.leases.held() == [(job.id, row.generation)]
+
+
+def test_an_adoption_whose_answer_was_lost_is_found_by_the_row(world: World, agent: Agent) -> None:
+    dead, other = Control(world), Control(world)
+    job = placed_load(world, dead, "lost-adoption")
+    agent.claim(job)
+    agent.report()
+    world.lapse(job.id)
+    assert [row.id for row in world.jobs.adopt(other.owner.id, 100)] == [job.id]
+    assert other.owner.leases.held() == []
+    other.sweep.run_once()
+    assert other.owner.leases.held() == [(job.id, world.job(job.id).generation)]
+
+
+def test_lj_06_a_silent_load_of_a_dead_owner_is_failed_and_held_without_anybody_asking(
+    world: World, agent: Agent
+) -> None:
     dead, other = Control(world), Control(world)
     job = placed_load(world, dead, "lj-06")
     agent.claim(job)
     other.sweep.run_once()
     assert world.job(job.id).state == State.RUNNING, "nobody ends an attempt whose lease is valid"
     world.lapse(job.id)
+    world.silence(job.id)
     other.sweep.run_once()
     row = world.job(job.id)
     assert (row.state, row.error_cause, row.stop_state) == (State.FAILED, "owner_lost", StopState.PENDING)
@@ -99,6 +161,7 @@ def test_what_the_agent_said_last_is_truer_than_the_loss_of_the_owner(world: Wor
     agent.claim(job)
     agent.end(job, OperationError(cause="load_refused", message="not enough memory"))
     world.lapse(job.id)
+    world.silence(job.id)
     other.sweep.run_once()
     row = world.job(job.id)
     assert (row.error_cause, row.error, row.stop_state) == ("load_refused", "not enough memory", StopState.CONFIRMED)
@@ -124,12 +187,41 @@ def test_two_sweeps_at_once_end_a_lapsed_job_once(world: World, agent: Agent) ->
     job = placed_load(world, control, "two-sweeps")
     agent.claim(job)
     world.lapse(job.id)
+    world.silence(job.id)
     runs = [in_thread(lambda: world.sweeps.lapse(100)) for _ in range(4)]
     for thread, _ in runs:
         thread.join(30)
     ended = [item.id for _, outcome in runs for item in outcome[0] if item.id == job.id]  # type: ignore[attr-defined]
     assert ended == [job.id]
     assert world.events(job.id).count("failed") == 1
+
+
+def test_two_owners_at_once_adopt_a_load_once(world: World, agent: Agent) -> None:
+    job = placed_load(world, Control(world), "two-adopters")
+    agent.claim(job)
+    agent.report()
+    world.lapse(job.id)
+    runs = [in_thread(lambda: Control(world).owner.adopt(100)) for _ in range(4)]
+    for thread, _ in runs:
+        thread.join(30)
+    adopted = [item.id for _, outcome in runs for item in outcome[0] if item.id == job.id]  # type: ignore[attr-defined]
+    assert adopted == [job.id]
+    assert (world.job(job.id).adoptions, world.events(job.id).count("adopted")) == (1, 1)
+
+
+def test_a_load_that_somebody_holds_at_the_moment_is_adopted_later_and_not_failed(world: World, agent: Agent) -> None:
+    control = Control(world)
+    job = placed_load(world, Control(world), "held-row")
+    agent.claim(job)
+    agent.report()
+    world.lapse(job.id)
+    with world.holding("SELECT 1 FROM jobs WHERE id = %(id)s FOR UPDATE", id=job.id):
+        control.sweep.run_once()
+    with world.holding("SELECT 1 FROM subjects WHERE name = 'held-row' FOR UPDATE"):
+        control.sweep.run_once()
+    assert world.job(job.id).state == State.RUNNING
+    control.sweep.run_once()
+    assert world.job(job.id).owner == control.owner.id
 
 
 def test_a_row_that_somebody_holds_is_skipped_and_costs_no_other_job_its_lease(world: World, agent: Agent) -> None:

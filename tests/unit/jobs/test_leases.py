@@ -48,11 +48,20 @@ def test_a_renewal_prolongs_only_the_generation_it_asked_for(book: LeaseBook, cl
 
 def test_a_job_that_was_dropped_is_never_held_again_under_its_generation(book: LeaseBook, clock: Clock) -> None:
     book.hold(JOB, 1, clock.now)
-    book.drop(JOB)
+    book.drop(JOB, 1)
     assert not book.hold(JOB, 1, clock.now)
     assert book.knows(JOB, 1)
     assert not book.valid(JOB, 1)
     assert book.hold(JOB, 2, clock.now)
+
+
+def test_what_was_adopted_under_a_new_generation_outlives_the_drop_of_the_old_one(
+    book: LeaseBook, clock: Clock
+) -> None:
+    book.hold(JOB, 1, clock.now)
+    book.hold(JOB, 2, clock.now)
+    book.drop(JOB, 1)
+    assert book.valid(JOB, 2)
 
 
 def test_a_frozen_process_finds_its_leases_over_before_it_renews_them(book: LeaseBook, clock: Clock) -> None:

@@ -11,6 +11,7 @@ import pytest
 from localai.ids import NodeId, OwnerId
 from localai.jobs import rules
 from localai.jobs.event_rules import (
+    Adopt,
     Cancel,
     Claim,
     ConfirmStop,
@@ -45,6 +46,8 @@ pytestmark = pytest.mark.unit
 MINE = {"generation": 7, "owner": OWNER}
 OPERATION = {"op_generation": 7, "node_id": NODE, "incarnation": 3}
 FINISH = Finish(**MINE, revision="r1", incarnation=3)
+ADOPT = Adopt(generation=7, new_generation=8, owner=OwnerId("other"), fresh_s=15.0)
+LOST = {"lease_expires_at": at(-1)}
 REPORTED = Reported(**OPERATION, op_state=OpState.CLAIMED, phase=Phase.STAGING, progress=4, bytes_done=5)
 
 
@@ -87,6 +90,12 @@ def moved(job: Job, event: Event) -> Job:
         (ready(generation=8), FINISH, "owned"),
         (running(), Lapse(generation=7), "lease_lapsed"),
         (running(generation=8, lease_expires_at=at(-1)), Lapse(generation=7), "generation_matches"),
+        (claimed(), ADOPT, "lease_lapsed"),
+        (claimed(generation=8, **LOST), ADOPT, "generation_matches"),
+        (claimed(adoptions=3, **LOST), ADOPT, "adoptions_left"),
+        (claimed(op_seen_at=at(-15), **LOST), ADOPT, "heard_of"),
+        (sent(**LOST), ADOPT, "heard_of"),
+        (stopping(), ADOPT, "state"),
         (running(), Requeue(generation=7, new_generation=8), "lease_lapsed"),
         (sent(lease_expires_at=at(-1)), Requeue(generation=7, new_generation=8), "not_placed"),
         (claimed(), NewIncarnation(node_id=NODE, incarnation=3), "older_incarnation"),
@@ -122,6 +131,22 @@ def test_place_names_the_operation_by_the_generation_and_sends_the_order() -> No
 def test_an_unclaimed_order_is_sent_again_with_a_doubled_window(window_s: float, next_s: float) -> None:
     job = moved(sent(dispatch_window_s=window_s), Resend(**MINE))
     assert (job.dispatch_window_s, job.dispatch_expires_at) == (next_s, at(next_s))
+
+
+@pytest.mark.parametrize("job", [claimed(**LOST), ready(**LOST), running(adoptions=2, **LOST)])
+def test_an_adopted_load_changes_its_owner_and_its_generation_and_nothing_of_its_operation(job: Job) -> None:
+    outcome = accepted(job, ADOPT)
+    owned = {"generation": 8, "owner": OwnerId("other"), "lease_expires_at": at(WINDOWS.lease_s)}
+    assert outcome.job == replace(job, adoptions=job.adoptions + 1, **owned)
+    assert not any(isinstance(command, SendOrder | SendStop) for command in outcome.commands)
+
+
+@pytest.mark.parametrize("event", [Renew(**MINE), FINISH, Fail(**MINE, cause="x", error="x", ended=False)])
+def test_c13_whoever_lost_a_load_can_write_nothing_of_it_once_it_is_adopted(event: Event) -> None:
+    adopted = moved(ready(**LOST), ADOPT)
+    assert rules.decide(adopted, event, NOW, WINDOWS) == rules.Refused("owned")
+    again = moved(ready(**LOST), replace(ADOPT, owner=OWNER))
+    assert rules.decide(again, event, NOW, WINDOWS) == rules.Refused("owned"), "also by the same process"
 
 
 def test_a_second_claim_of_one_incarnation_changes_neither_state_nor_claim() -> None:

@@ -66,9 +66,10 @@ class Steps:
     def __init__(self, work: Callable[[Job], object]) -> None:
         self.seen: list[Job] = []
         self._work = work
+        self.nothing_is_due = False
 
     def due(self, job: Job) -> bool:
-        return True
+        return not self.nothing_is_due
 
     def step(self, job: Job) -> None:
         self.seen.append(job)
@@ -115,9 +116,17 @@ def test_a_take_whose_answer_was_lost_is_renewed_before_it_is_stepped() -> None:
 def test_a_job_we_dropped_is_not_stepped_though_its_row_names_us() -> None:
     stepper, steps, owner, _ = made(OneRow(running()))
     owner.leases.hold(JOB, 7, 0.0)
-    owner.leases.drop(JOB)
+    owner.leases.drop(JOB, 7)
     stepper.step(JOB, 7)
     assert steps.seen == []
+
+
+def test_a_job_that_names_us_and_that_we_do_not_know_is_due_whatever_its_kind_says() -> None:
+    stepper, steps, owner, _ = made(OneRow(running()))
+    steps.nothing_is_due = True
+    assert stepper.due(running())
+    owner.leases.hold(JOB, 7, 0.0)
+    assert not stepper.due(running())
 
 
 def test_a_doomed_job_with_a_pending_stop_is_stopped_by_anybody() -> None:
