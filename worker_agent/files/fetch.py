@@ -28,6 +28,8 @@ log = logs.get(__name__)
 CHUNK_BYTES = 1024 * 1024
 #: A connection that sends nothing for this long is given up and resumed: a stop that comes meanwhile waits no longer.
 SILENCE_S = 5.0
+#: A short stall window is split among at least so many tries, and a connection is given at least this long.
+TRIES_LEAST, SILENCE_LEAST_S = 3, 0.1
 PARTIAL_SUFFIX = ".partial"
 #: A partial file that nothing was added to for this long is given up.
 PARTIAL_MAX_AGE_S = 24 * 3600
@@ -62,7 +64,7 @@ class Fetcher:
         partial = target.with_name(f"{target.name}.{staged.sha256[:12]}{PARTIAL_SUFFIX}")
         with _disk_errors_are_typed(partial):
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with _locked(partial, work):
+            with _locked(partial, moved, work):
                 if self._is_there(target, staged, moved, work):
                     partial.unlink(missing_ok=True)
                     return target
@@ -125,6 +127,7 @@ class Transfer:
         self._work = work
         self._received = received
         self._size = 0
+        self._moved_at = 0.0
         self._sha256 = hashlib.sha256()
 
     def complete(self) -> bool:
@@ -161,29 +164,34 @@ class Transfer:
 
     def _receive(self) -> None:
         """Ask the sources until all bytes are here. Raises OperationFailed when nothing moves for the stall window."""
-        moved_at, retry_s = time.monotonic(), RETRY_S[0]
+        self._moved_at, retry_s = time.monotonic(), RETRY_S[0]
         while self._size < self._staged.size:
             before = self._size
             problems = [self._receive_from(source) for source in self._staged.sources if self._size == before]
             if self._size > before:
-                moved_at, retry_s = time.monotonic(), RETRY_S[0]
+                retry_s = RETRY_S[0]
                 continue
             if all(problem is None for problem in problems):
                 raise OperationFailed(Cause.FILE_MISSING, f"{self._staged.path}: no source has the file")
-            if time.monotonic() - moved_at >= self._stall_window_s:
+            if self._left_s() <= 0:
                 raise OperationFailed(
                     Cause.STAGING_STALLED,
                     f"{self._staged.path}: nothing arrived for {self._stall_window_s:g} s "
                     f"(LOCALAI_STAGING_STALL_WINDOW) at byte {self._size} of {self._staged.size}: "
                     + "; ".join(problem for problem in problems if problem),
                 )
-            self._work.pause(min(retry_s, self._stall_window_s))
+            self._work.pause(min(retry_s, max(self._left_s(), 0.0)))
             retry_s = min(retry_s * 2, RETRY_S[1])
+
+    def _left_s(self) -> float:
+        """What is left of the stall window: no try of ours may outlast it, nor be given up for another's sake."""
+        return self._stall_window_s - (time.monotonic() - self._moved_at)
 
     def _receive_from(self, source: str) -> str | None:
         """Receive until the source ends or breaks off. Returns what went wrong; None = it has no such file."""
+        silence_s = max(min(SILENCE_S, self._stall_window_s / TRIES_LEAST, self._left_s()), SILENCE_LEAST_S)
         try:
-            with self._sources.file(source, start=self._size, silence_s=min(SILENCE_S, self._stall_window_s)) as stream:
+            with self._sources.file(source, start=self._size, silence_s=silence_s) as stream:
                 if stream.missing:
                     return None
                 if stream.start != self._size:
@@ -205,6 +213,7 @@ class Transfer:
         self._file.write(chunk)
         self._sha256.update(chunk)
         self._size += len(chunk)
+        self._moved_at = time.monotonic()
         self._moved(self._size)
 
     def _empty(self) -> None:
@@ -237,12 +246,18 @@ def _hash(file: BinaryIO, size: int, moved: Moved, work: Work) -> hashlib._Hash:
 
 
 @contextmanager
-def _locked(path: Path, work: Work) -> Iterator[None]:
-    """Hold the only right to write the file. The lock is the kernel's: it ends with its holder, however that dies."""
+def _locked(path: Path, moved: Moved, work: Work) -> Iterator[None]:
+    """Hold the only right to write the file. The lock is the kernel's: it ends with its holder, however that dies.
+
+    What the holder receives meanwhile has moved for whoever waits, too: it is the same file.
+    """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            seen = 0
             while not _try_lock(descriptor):
+                if (size := os.fstat(descriptor).st_size) > seen:
+                    moved(seen := size)
                 work.pause(RETRY_S[0])
             # The holder before may have renamed or removed what this descriptor is open on.
             if path.exists() and os.path.samestat(os.fstat(descriptor), os.stat(path)):

@@ -54,6 +54,11 @@ class FakeFrontend:
         self.ranges: list[str | None] = []
         #: Path -> bytes after which the connection is cut, once.
         self.cuts: dict[str, int] = {}
+        #: Path -> bytes after which the connection stays silent, and for how many seconds, again and again.
+        self.pauses: dict[str, tuple[int, float]] = {}
+        #: Path -> byte that is never sent, nor any after it; the connection stays open.
+        self.frozen_at: dict[str, int] = {}
+        self._closing = threading.Event()
         self.status = "healthy"
         self.heartbeat_status = 200
         self.report_status = 200
@@ -76,6 +81,7 @@ class FakeFrontend:
 
     def close(self) -> None:
         """Stop listening: connections are refused from now on."""
+        self._closing.set()
         if self._thread.is_alive():
             with suppress(OSError):  # it may have acted on the call before it was woken for it
                 self._server.trigger.pull_trigger(partial(wasyncore.close_all, self._server._map))
@@ -110,12 +116,15 @@ class FakeFrontend:
         newest = self.reports[-1:] or [Report(incarnation=0, seq=0)]
         return {process.process_instance for process in newest[0].processes}
 
-    def _said(self, order: Order, state: OpState) -> Iterator[OperationReport]:
-        for report in self.reports:
+    def said(self, order: Order) -> Iterator[OperationReport]:
+        """Everything that reports said about an operation."""
+        for report in list(self.reports):
             for operation in report.operations:
-                key = (operation.job_id, operation.op_generation)
-                if key == (order.job_id, order.op_generation) and operation.op_state is state:
+                if (operation.job_id, operation.op_generation) == (order.job_id, order.op_generation):
                     yield operation
+
+    def _said(self, order: Order, state: OpState) -> Iterator[OperationReport]:
+        return (operation for operation in self.said(order) if operation.op_state is state)
 
     def _app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         length = int(environ.get("CONTENT_LENGTH") or 0)
@@ -196,8 +205,23 @@ class FakeFrontend:
         if wanted:
             headers.append(("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"))
         start_response("206 x" if wanted else "200 x", headers)
+        if name in self.frozen_at:
+            return self._frozen(part[: max(0, self.frozen_at[name] - start)])
+        if name in self.pauses:
+            return self._slowly(part, *self.pauses[name])
         cut = self.cuts.pop(name, None)
         return [part] if cut is None else _cut(part, cut)
+
+    def _frozen(self, part: bytes) -> Iterator[bytes]:
+        if part:
+            yield part
+        self._closing.wait(LIMIT_S)
+
+    def _slowly(self, part: bytes, size: int, pause_s: float) -> Iterator[bytes]:
+        for start in range(0, len(part), size):
+            if start and self._closing.wait(pause_s):
+                return
+            yield part[start : start + size]
 
 
 def _cut(part: bytes, cut: int) -> Iterator[bytes]:

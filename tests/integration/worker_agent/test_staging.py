@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from localai.jobs.operation_rules import Answer, Cause, OpState, Order, StagedFile
+from localai.jobs.operation_rules import Answer, Cause, OpState, Order, Phase, StagedFile
 from tests.integration.worker_agent.conftest import MakeRig, Rig, faults, order
 from tests.loopback import eventually, free_port
 from worker_agent.files.paths import model_folder
@@ -134,6 +135,42 @@ def test_lj_03_silence_of_every_source_fails_within_the_stall_window(rig: Rig) -
     cause, message = error_of(rig, rig.run(wanted))
     assert cause == Cause.STAGING_STALLED
     assert "LOCALAI_STAGING_STALL_WINDOW" in message
+
+
+def test_lj_03_bytes_that_keep_coming_outlast_the_stall_window(rig: Rig) -> None:
+    """Six pieces, half a second between them: longer than the window, and never silent for as long as it."""
+    main = rig.frontend.put_file("weights.gguf", content(6 * MIB))
+    rig.frontend.pauses["weights.gguf"] = (MIB, 0.5)
+    wanted = order(model="staged", identity=None, model_file=main.path, files=(main,), stall_window_s=2.0)
+    rig.frontend.wait_report(rig.run(wanted), OpState.READY)
+    assert rig.frontend.ranges == [None]
+
+
+def test_lj_03_a_source_that_freezes_in_the_middle_fails_within_the_stall_window(rig: Rig) -> None:
+    main = rig.frontend.put_file("weights.gguf", content(4 * MIB))
+    rig.frontend.frozen_at["weights.gguf"] = 3 * MIB
+    wanted = order(model="staged", identity=None, model_file=main.path, files=(main,), stall_window_s=1.5)
+    rig.run(wanted)
+    key = (wanted.job_id, wanted.op_generation)
+    eventually(lambda: (found := rig.agent.operations.operation(key)) is not None and found.bytes_done == 3 * MIB)
+    frozen_at = time.monotonic()
+    cause, message = error_of(rig, wanted)
+    assert time.monotonic() - frozen_at < 3.0, "the window and one report"
+    assert cause == Cause.STAGING_STALLED
+    assert "nothing arrived for 1.5 s (LOCALAI_STAGING_STALL_WINDOW)" in message
+    assert f"at byte {3 * MIB} of {4 * MIB}" in message
+
+
+def test_lj_03_what_another_load_receives_of_the_same_file_is_progress_of_this_one_too(rig: Rig) -> None:
+    main = rig.frontend.put_file("weights.gguf", content(4 * MIB))
+    rig.frontend.pauses["weights.gguf"] = (MIB, 0.4)
+    first, second = rig.run(staged(main)), rig.run(order(**_fields(staged(main)), slot=1))
+    waiting = [rig.frontend.wait_report(wanted, OpState.READY) for wanted in (first, second)]
+    assert len(rig.frontend.ranges) == 1
+    for wanted, ready in zip((first, second), waiting, strict=True):
+        counts = {said.bytes_done for said in rig.frontend.said(wanted) if said.phase is Phase.STAGING}
+        assert len(counts - {0, 4 * MIB}) > 1, "bytes of a file on its way were reported"
+        assert ready.bytes_done == 4 * MIB
 
 
 def test_a_frontend_that_is_down_is_passed_over_for_the_next(make_rig: MakeRig) -> None:
