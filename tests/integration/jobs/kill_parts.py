@@ -22,6 +22,7 @@ WINDOWS = Windows(
     stop_s=STOP_S,
     report_s=REPORT_S,
     silent_s=KILL_TTL_S + 1,
+    adopt_fresh_s=3 * AGENT_REPORT_S,
     stop_retry_max_s=1.0,
     stop_retry_late_s=2.0,
 )
