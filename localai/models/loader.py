@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from localai import logs
 from localai.errors import BadInput
 from localai.models.config import ModelConfig, parse_config
+from localai.models.documents import read_documents
 
 log = logs.get(__name__)
-
-#: The C parser where it was built in: a hundred times as fast on a large folder.
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ def _read_folder(folder: Path) -> tuple[dict[str, ModelConfig], dict[str, str]]:
     problems: dict[str, str] = {}
     for path in _files(folder):
         try:
-            documents = list(_documents(path))
+            documents = list(read_documents(path))
         except (OSError, ValueError, yaml.YAMLError) as error:
             problems[path.name] = f"cannot be read: {error}"
             continue
@@ -90,16 +87,6 @@ def _files(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     return [path for path in paths if path.suffix in (".yaml", ".yml") and not path.name.startswith(".")]
-
-
-def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
-    if not path.is_file():  # a pipe would keep its reader, and with it the whole process, waiting for ever
-        raise ValueError("it is not a file")
-    content = yaml.load(path.read_text(encoding="utf-8"), Loader=_YAML)
-    for raw in content if isinstance(content, list) else [content]:
-        if not isinstance(raw, Mapping) or not all(isinstance(key, str) for key in raw):
-            raise ValueError("a model config is a mapping, or a list of mappings")
-        yield raw
 
 
 def _add(found: dict[str, ModelConfig], config: ModelConfig) -> None:

@@ -98,6 +98,49 @@ def test_what_is_no_file_is_a_problem_and_nobody_waits_for_it(tmp_path: Path) ->
     )
 
 
+def doubling(form: str, levels: int = 40) -> str:
+    """A few hundred bytes in which each value is the one before, several times."""
+    lines = ["a0: &a0 {first: a text, of: many}"]
+    lines += [f"a{n}: &a{n} " + form.format(", ".join([f"*a{n - 1}"] * 9)) for n in range(1, levels)]
+    return "\n".join([*lines, "name: bomb", "backend: fault", ""])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (doubling("[{}]"), "aliases stand for more than"),
+        (doubling("{{<<: [{}]}}"), "aliases stand for more than"),
+        ("a: &a " + "x" * 500_000 + "\nb: [" + "*a," * 20 + "]\nname: bomb\nbackend: fault\n", "aliases stand for"),
+        ("a: &a [*a]\nname: bomb\nbackend: fault\n", "contains itself"),
+        ("name: " + "[" * 5000 + "]" * 5000, "cannot be read"),
+        ("name: " + "[" * 900 + "]" * 900, "cannot be read"),
+        ("name: bomb\nbackend: fault\n#" + "x" * 1024 * 1024, "larger than"),
+    ],
+    ids=["sequences", "merges", "texts", "itself", "too deep", "deep", "long"],
+)
+def test_a_file_that_stands_for_more_than_it_is_blocks_nobody(tmp_path: Path, text: str, said: str) -> None:
+    write(tmp_path, "a.yaml", "name: good\nbackend: fault\n")
+    write(tmp_path, "bomb.yaml", text)
+    configs = ModelConfigs(tmp_path)
+    # Without a limit of its own a regression would hang here, or take all memory.
+    reading = threading.Thread(target=configs.refresh, daemon=True)
+    reading.start()
+    reading.join(10)
+    assert not reading.is_alive()
+    assert names(configs) == ["good"]
+    assert said in configs.problems["bomb.yaml"]
+
+
+def test_aliases_and_merges_of_a_usual_size_are_read(tmp_path: Path) -> None:
+    text = "- &base {name: alpha, backend: fault, options: &o [a, b]}\n- {<<: *base, name: beta, stopwords: *o}\n"
+    write(tmp_path, "a.yaml", text)
+    configs = ModelConfigs(tmp_path)
+    configs.refresh()
+    found = configs.get("beta")
+    assert found is not None
+    assert (found.options, found.stopwords) == (("a", "b"), ("a", "b"))
+
+
 def test_one_bad_model_of_a_list_hides_only_itself(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "- {name: alpha, backend: fault}\n- {name: beta, backend: '!'}\n")
     configs = ModelConfigs(tmp_path)
