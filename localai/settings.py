@@ -18,6 +18,9 @@ from typing import Any
 from localai.errors import BadSetting
 from localai.window_rules import INEQUALITIES, Inequality
 
+#: What a key may consist of: clients send it in a header, which carries nothing else for sure.
+KEY_ACCEPTED = "letters, digits and signs of ASCII on one line"
+
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _TRUE = {"1", "true", "yes", "on", "t"}
@@ -45,6 +48,11 @@ def format_duration(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:g}s"
     return f"{seconds * 1000:g}ms"
+
+
+def usable_as_key(text: str) -> bool:
+    """Whether every client can send this text as a key."""
+    return text.isascii() and text.isprintable()
 
 
 def default_state_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -577,6 +585,9 @@ class Settings:
         if self.crash_point_file is not None and not self.enable_fault_backend:
             given = str(self.crash_point_file)
             raise BadSetting("LOCALAI_CRASH_POINT_FILE", given, "nothing without LOCALAI_ENABLE_FAULT_BACKEND=true")
+        for name in ("api_key", "registration_token"):
+            if not usable_as_key("".join(getattr(self, name))):
+                raise BadSetting(self._variable(name), "(hidden)", KEY_ACCEPTED)
         for rule in INEQUALITIES:
             self._check_inequality(rule)
 

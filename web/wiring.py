@@ -23,7 +23,7 @@ from localai.replicas.retirement import Retirement
 from localai.routing.feed import Intervals, Process, RoutingFeed
 from localai.routing.frontends import PgFrontends
 from localai.routing.table import RoutingTable
-from localai.settings import Settings, default_state_dir
+from localai.settings import KEY_ACCEPTED, Settings, default_state_dir, usable_as_key
 from localai.shared_counts import SharedCounts, folder_of
 from tasks.broker import make_broker
 from tasks.depths import queue_depths
@@ -156,8 +156,10 @@ def _admin_keys(settings: Settings) -> list[str]:
     path: Path = (settings.state_dir or default_state_dir()) / "api-key"
     try:
         key = path.read_text(encoding="utf-8").strip()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         key = ""
+    if not usable_as_key(key):
+        raise StartRefused(f"the key in {path} cannot be used; accepted: {KEY_ACCEPTED}")
     if not key:
         raise StartRefused(f"there is no admin key: set LOCALAI_API_KEY, or put one into {path}")
     return [key]

@@ -15,6 +15,7 @@ from pathlib import Path
 from localai.embedded.account import Account, allows, blocked_at, give
 from localai.embedded.private_files import create_private, replace_private
 from localai.errors import StartRefused
+from localai.settings import KEY_ACCEPTED, usable_as_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,8 @@ def admin_key(folder: StateFolder, given: str) -> str:
     key = _kept_key(folder)
     if not key:
         raise StartRefused(f"{folder.api_key} is empty: write a key into it, or remove it and a new one is drawn")
+    if not usable_as_key(key):
+        raise StartRefused(f"the key in {folder.api_key} cannot be used; accepted: {KEY_ACCEPTED}")
     return key
 
 

@@ -151,6 +151,16 @@ def test_cf_04_a_flag_that_cannot_be_used_ends_the_command_with_its_name_and_val
     assert "soon" in result.output
 
 
+@pytest.mark.parametrize("variable", ["LOCALAI_API_KEY", "API_KEY", "LOCALAI_REGISTRATION_TOKEN"])
+@pytest.mark.parametrize("text", ["ключ", "schlüssel", "a\nb", "a\x7fb", "a\N{NO-BREAK SPACE}a"])
+def test_a_key_that_no_client_can_send_is_refused_at_start_and_not_shown(variable: str, text: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        Settings.load({variable: text})
+    assert variable.removeprefix("LOCALAI_") in refused.value.message
+    assert "ASCII" in refused.value.message
+    assert text not in refused.value.message
+
+
 def test_a_secret_that_cannot_be_used_is_not_shown() -> None:
     secret = Spec("LOCALAI_X", "integer", "0", "A secret.", ("run",), secret=True)
     with pytest.raises(BadSetting) as refused:

@@ -75,6 +75,19 @@ def test_the_admin_key_is_drawn_once_and_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.api_key.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("key", ["ключ", "schlüssel", "two\nlines", "bell\a"])
+def test_a_kept_admin_key_that_no_client_can_send_is_refused_with_its_file_and_a_given_one_replaces_it(
+    tmp_path: Path, key: str
+) -> None:
+    folder = StateFolder(tmp_path)
+    folder.api_key.write_text(key + "\n", encoding="utf-8")
+    with pytest.raises(StartRefused, match=r"api-key cannot be used; accepted: .*ASCII") as refused:
+        admin_key(folder, "")
+    assert key not in refused.value.message
+    assert admin_key(folder, "given") == "given"
+    assert admin_key(folder, "") == "given"
+
+
 def test_a_given_admin_key_is_the_one_in_the_file(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
     admin_key(folder, "")
