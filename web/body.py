@@ -10,9 +10,6 @@ from flask import current_app, request
 
 from localai.errors import BadInput, BodyTooLarge
 
-#: A refused body is read to its end up to this size, so that the caller gets the answer and not a reset connection.
-_DRAIN_LIMIT_BYTES = 64 * 1024 * 1024
-_PIECE_BYTES = 256 * 1024
 #: Half a surrogate pair and NUL: JSON can say them, UTF-8 and a row cannot hold them.
 _NO_CHARACTERS = re.compile("[\0\ud800-\udfff]")
 #: How either looks in a body that the decoder takes; whole pairs look like it too.
@@ -25,17 +22,15 @@ def body_limit() -> int:
 
 
 def read_body() -> bytes:
-    """The whole body. Raises BodyTooLarge."""
+    """The whole body. Raises BodyTooLarge; `unread_body` then reads what is left of it."""
     limit, length = body_limit(), request.content_length
     if length is not None and length > limit:
-        _drain()
         raise BodyTooLarge(limit)
     try:
         data: bytes = request.environ["wsgi.input"].read(limit + 1 if length is None else length)
     except OSError as error:  # a chunk that is none, or a connection that broke
         raise BadInput("body", "", "", f"body: it cannot be read: {error}") from None
     if len(data) > limit:
-        _drain()
         raise BodyTooLarge(limit)
     return data
 
@@ -77,8 +72,3 @@ def _storable(value: Any) -> Any:
 def _shown(data: bytes) -> str:
     return data[:60].decode("utf-8", "replace")
 
-
-def _drain() -> None:
-    stream, left = request.environ["wsgi.input"], _DRAIN_LIMIT_BYTES
-    while left > 0 and (piece := stream.read(min(_PIECE_BYTES, left))):
-        left -= len(piece)

@@ -21,6 +21,7 @@ from localai import logs  # noqa: E402
 from localai.db.gevent_wait import install_wait_callback  # noqa: E402
 from localai.errors import BadSetting, StorageUnavailable  # noqa: E402
 from localai.settings import Settings  # noqa: E402
+from web import unread_body  # noqa: E402
 from web.frontend_note import FrontendNote, hand_over  # noqa: E402
 
 install_wait_callback()
@@ -76,6 +77,11 @@ def pre_fork(server: Any, worker: Any) -> None:
     """Give the worker a note that survives it."""
     worker.frontend_note = FrontendNote()
     hand_over(worker.frontend_note)
+
+
+def post_request(worker: Any, request: Any, environ: Any, response: Any) -> None:
+    """The answer has left. A refused body would be read without limit before the next request of its connection."""
+    unread_body.finish(request)
 
 
 def child_exit(server: Any, worker: Any) -> None:

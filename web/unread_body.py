@@ -1,0 +1,54 @@
+"""What becomes of a body that nobody read, because the request was refused before? It is read on, within bounds.
+
+The answer has left by then. A connection that is closed while its client still sends would be reset, and the client
+might never see the answer; one that is read for as long as the client likes costs the client nothing, and us a
+greenlet.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import gevent
+
+LIMIT_BYTES = 64 * 1024 * 1024
+LIMIT_S = 5.0
+_PIECE_BYTES = 256 * 1024
+
+
+class Body(Protocol):
+    def read(self, size: int) -> bytes: ...
+
+
+class Request(Protocol):
+    """A request of gunicorn."""
+
+    @property
+    def body(self) -> Body | None: ...
+
+    def force_close(self) -> None:
+        """No other request comes by this connection."""
+
+
+def finish(request: Request) -> None:
+    """Read what is left of the body. A connection whose body did not end within the bounds is closed."""
+    if request.body is None:
+        return
+    ended = False
+    with gevent.Timeout(LIMIT_S, False):  # type: ignore[arg-type]  # False: leave the block silently
+        ended = _ends(request.body)
+    if not ended:
+        request.force_close()
+
+
+def _ends(body: Body) -> bool:
+    left = LIMIT_BYTES
+    try:
+        while left > 0:
+            piece = body.read(min(_PIECE_BYTES, left))
+            if not piece:
+                return True
+            left -= len(piece)
+    except OSError:  # a chunk that is none, or a connection that broke
+        return False
+    return False
