@@ -8,12 +8,15 @@
     ├── NotAuthenticated      no key, or a wrong one
     ├── NotAuthorized         a key that may not do this
     ├── NotFound              nothing of that name or id
-    │   └── ModelNotFound
+    │   ├── ModelNotFound
+    │   └── NodeRemoved           an agent that calls for a node that an administrator removed
     ├── ModelLoading          the load goes on; ask again
     ├── ModelHeld             an attempt failed and its hold has not ended; carries the real cause
+    │   └── ModelQuarantined      attempts failed again and again on every node; somebody has to do something
     ├── Replaced              a write touched no row: somebody else owns the attempt now; read the row, believe only it
     │   └── NotTheNextLife    a registration that names another life than the node's newest
     ├── NotPossible           what is there does not allow it now; the text says what would
+    │   ├── AttemptLive           a retry of a load while an attempt goes on
     │   ├── JobEnded              a cancel of a job that ended by itself
     │   └── NotCancellable        a cancel of a job whose kind goes on until it is done
     ├── StorageUnavailable    the database refused or did not answer
@@ -107,6 +110,10 @@ class ModelNotFound(NotFound):
         super().__init__(f"the model {model!r} does not exist; GET /v1/models lists those that do")
 
 
+class NodeRemoved(NotFound):
+    """This node was removed from the cluster; start its worker again to join as a new node."""
+
+
 class ModelLoading(LocalAIError):
     """The model is loading."""
 
@@ -121,6 +128,10 @@ class ModelHeld(LocalAIError):
     def __init__(self, message: str, loading: dict[str, Any], retry_after_s: int) -> None:
         self.loading, self.retry_after_s = loading, retry_after_s
         super().__init__(message)
+
+
+class ModelQuarantined(ModelHeld):
+    """Loads of the model have failed again and again on every node that may hold it."""
 
 
 class Replaced(LocalAIError):
@@ -139,6 +150,14 @@ class NotTheNextLife(Replaced):
 
 class NotPossible(LocalAIError):
     """What is there does not allow this now."""
+
+
+class AttemptLive(NotPossible):
+    """A load of the model goes on."""
+
+    def __init__(self, model: str, job_id: str) -> None:
+        self.current_job_id = job_id
+        super().__init__(f"a load of model {model} goes on: job {job_id}; cancel it first, or wait for its end")
 
 
 class JobEnded(NotPossible):

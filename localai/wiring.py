@@ -12,7 +12,6 @@ from sqlalchemy import Engine
 from localai.bus.delivery import delivery_of_this_process
 from localai.bus.memory import MemoryBus
 from localai.bus.nats import NatsBus
-from localai.bus.ports import NodeLink
 from localai.db.unit_of_work import UnitOfWork, units_of
 from localai.ids import OwnerId
 from localai.jobs.announce import Announcer
@@ -20,7 +19,7 @@ from localai.jobs.cancel_store import PgCancelStore
 from localai.jobs.cancels import CancelService
 from localai.jobs.cleanup_steps import CleanupSteps
 from localai.jobs.job import Job, Windows
-from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP
+from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, MODEL_UNLOAD, NODE_DRAIN, REPLICA_CLEANUP
 from localai.jobs.leases import LeaseBook
 from localai.jobs.operation_store import PgOperationStore
 from localai.jobs.operations import OperationService
@@ -38,6 +37,7 @@ from localai.loads.durations import DurationBook, PgDurations
 from localai.loads.install_steps import InstallSteps
 from localai.loads.load_steps import LoadSteps
 from localai.loads.plans import ConfigPlans
+from localai.loads.quarantines import PgQuarantines
 from localai.loads.service import LoadService
 from localai.loads.store import PgLoadStore
 from localai.models.loader import ModelConfigs
@@ -50,12 +50,16 @@ from localai.routing.drains import PgDrains
 from localai.routing.frontends import PgFrontends
 from localai.settings import Settings, default_state_dir
 from localai.staging.digests import Digests
+from localai.unloads.drain_steps import DrainSteps
+from localai.unloads.drain_store import PgDrainStore
+from localai.unloads.drains import DrainService
 from localai.unloads.service import UnloadService
 from localai.unloads.store import PgUnloadStore
 from localai.unloads.unload_steps import UnloadSteps
 
-#: The answer to a stop comes when the group has ended: the grace between TERM and KILL, and the way there and back.
-STOP_ANSWER_SLACK_S = 5.0
+#: The answer to a stop comes when the group has ended, or 5 s after the grace between TERM and KILL with the word that
+#: it has not; and the way there and back. Less would take the worker's "could not" for silence.
+STOP_ANSWER_SLACK_S = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,9 @@ class Rows:
     sweeps: PgSweepStore
     loads: PgLoadStore
     durations: PgDurations
+    quarantines: PgQuarantines
     unloads: PgUnloadStore
+    node_drains: PgDrainStore
     nodes: PgNodeStore[Moved]
     replicas: PgReplicaStore
     frontends: PgFrontends
@@ -90,9 +96,11 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
         cancels=PgCancelStore(units, windows),
         operations=operations,
         sweeps=PgSweepStore(units, windows),
-        loads=PgLoadStore(units, windows),
+        loads=PgLoadStore(units, windows, quarantine_after=settings.quarantine_after),
         durations=PgDurations(units),
+        quarantines=PgQuarantines(units, settings.quarantine_after),
         unloads=PgUnloadStore(units, windows),
+        node_drains=PgDrainStore(units, windows),
         nodes=PgNodeStore(units, operations.new_incarnation),
         replicas=PgReplicaStore(units),
         frontends=PgFrontends(units, settings.frontend_lease_ttl_s),
@@ -147,6 +155,7 @@ class FrontServices:
     loads: LoadService
     load_cancels: LoadCancels
     unloads: UnloadService
+    drains: DrainService
     operations: OperationService
     nodes: NodeService[Moved]
 
@@ -158,8 +167,17 @@ def front_services(rows: Rows, settings: Settings, announcer: Announcer, bus: Na
         jobs=JobService(rows.jobs, rows.jobs, announcer),
         cancels=cancels,
         load_cancels=LoadCancels(rows.loads, rows.jobs, cancels),
-        loads=LoadService(rows.loads, rows.loads, announcer, DurationBook(rows.durations)),
-        unloads=UnloadService(rows.unloads, announcer),
+        loads=LoadService(
+            rows.loads,
+            rows.loads,
+            announcer,
+            history=DurationBook(rows.durations),
+            quarantines=rows.quarantines,
+        ),
+        unloads=UnloadService(
+            rows.unloads, announcer, rows.jobs, bus, wait_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S
+        ),
+        drains=DrainService(rows.node_drains, rows.jobs, announcer, bus),
         operations=OperationService(rows.operations, rows.jobs, announcer),
         nodes=node_service(rows, settings, announcer, bus),
     )
@@ -180,7 +198,7 @@ def make_ownership(
     rows: Rows,
     settings: Settings,
     announcer: Announcer,
-    link: NodeLink,
+    bus: NatsBus | MemoryBus,
     *,
     owner_id: OwnerId,
     installs: Executor,
@@ -189,7 +207,7 @@ def make_ownership(
     """Owner and steps of every kind of job. ``elsewhere`` runs what waits for a node on another thread."""
     windows = Windows.of(settings)
     owner = Owner(owner_id, rows.jobs, LeaseBook(settings.job_lease_ttl_s), announcer)
-    stops = StopService(link, rows.operations, announcer, timeout_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S)
+    stops = StopService(bus, rows.operations, announcer, timeout_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S)
     plans = ConfigPlans(make_configs(settings), make_digests(settings), enable_fault=settings.enable_fault_backend)
     cleaning = Cleaning(rows.replicas, rows.jobs, announcer)
     steps: dict[str, KindSteps] = {
@@ -205,6 +223,7 @@ def make_ownership(
             limits=Limits(stale_after_s=settings.stale_node_threshold_s),
         ),
         MODEL_UNLOAD: UnloadSteps(owner, rows.unloads, announcer),
+        NODE_DRAIN: DrainSteps(owner, rows.node_drains, rows.unloads, announcer, bus),
         MODEL_INSTALL: InstallSteps(owner, rows.jobs, plans, announcer, pool=installs),
         REPLICA_CLEANUP: CleanupSteps(owner, rows.operations, stops, announcer, windows, elsewhere=elsewhere),
     }

@@ -17,9 +17,11 @@ from web.admin import loading as admin_loading
 from web.admin import models as admin_models
 from web.admin import node_logs as admin_node_logs
 from web.admin import nodes as admin_nodes
+from web.admin import retries as admin_retries
 from web.auth import routes as auth
 from web.auth import sessions
 from web.jina import rerank as jina_rerank
+from web.node import drain as node_drain
 from web.node import files as node_files
 from web.node import heartbeat as node_heartbeat
 from web.node import jobs as node_jobs
@@ -48,10 +50,12 @@ BLUEPRINTS = (
     admin_jobs.blueprint,
     admin_models.blueprint,
     admin_loading.blueprint,
+    admin_retries.blueprint,
     admin_nodes.blueprint,
     admin_node_logs.blueprint,
     node_register.blueprint,
     node_heartbeat.blueprint,
+    node_drain.blueprint,
     node_jobs.blueprint,
     node_files.blueprint,
 )

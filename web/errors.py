@@ -64,6 +64,9 @@ TABLE: dict[type[LocalAIError], Row] = {
     ModelDisabled: Row(403, "model_disabled", _INVALID, "The model's config says `disabled: true`."),
     errors.NotFound: Row(404, "not_found", "not_found_error", "Nothing of that name, id or address."),
     errors.ModelNotFound: Row(404, "model_not_found", _INVALID, "No config of that name; `GET /v1/models` lists them."),
+    errors.NodeRemoved: Row(
+        404, "node_removed", "not_found_error", "An agent called for a node that an administrator removed; it ends."
+    ),
     errors.ModelLoading: Row(
         503,
         "model_loading",
@@ -76,6 +79,16 @@ TABLE: dict[type[LocalAIError], Row] = {
         "model_load_failed",
         "model_load_failed",
         "The last load failed with this cause. `Retry-After` is when the next one may begin.",
+    ),
+    errors.ModelQuarantined: Row(
+        503,
+        "model_quarantined",
+        "model_load_failed",
+        "The last loads failed on every node that may hold the model, with one cause; `loading.quarantined` has them. "
+        "No attempt is made until the config changes or somebody asks for a retry.",
+    ),
+    errors.AttemptLive: Row(
+        409, "attempt_live", "conflict_error", "A retry while a load goes on; `current_job_id` is the attempt."
     ),
     errors.Replaced: Row(409, "replaced", "conflict_error", "Somebody else owns this now; read it again."),
     errors.NotTheNextLife: Row(
@@ -153,6 +166,8 @@ def openai_body(error: LocalAIError, *, admin: bool = False) -> dict[str, Any]:
     body: dict[str, Any] = {"error": inner}
     if isinstance(error, errors.ModelLoading | errors.ModelHeld):
         body["loading"] = error.loading
+    if isinstance(error, errors.AttemptLive):
+        body["current_job_id"] = error.current_job_id
     return body
 
 
@@ -168,6 +183,8 @@ def node_admin_body(error: LocalAIError) -> dict[str, Any]:
 def node_body(error: LocalAIError) -> dict[str, Any]:
     """What agents read: a text; of a refused claim also the job's state, of a late registration the newest life."""
     body: dict[str, Any] = {"error": text_of(error)}
+    if isinstance(error, errors.NodeRemoved):
+        body["removed"] = True
     if isinstance(error, WorkerMustDrop):
         body["state"] = error.state
     if isinstance(error, errors.NotTheNextLife):
@@ -198,7 +215,7 @@ def errors_page() -> str:
         "| status | code | type | Retry-After | when |",
         "|---|---|---|---|---|",
     ]
-    own = {errors.ModelLoading: "its own", errors.ModelHeld: "its own"}
+    own = {errors.ModelLoading: "its own", errors.ModelHeld: "its own", errors.ModelQuarantined: "300"}
     shown = set()
     for kind, row in sorted(TABLE.items(), key=lambda item: (item[1].status, item[1].code)):
         wait = own.get(kind) or (str(row.retry_after_s) if row.retry_after_s else "")

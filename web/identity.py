@@ -11,7 +11,7 @@ from typing import Protocol
 from werkzeug.datastructures import Headers
 
 from localai.clock import boottime
-from localai.errors import NotAuthenticated, NotAuthorized, NotFound
+from localai.errors import NodeRemoved, NotAuthenticated, NotAuthorized, NotFound
 from localai.ids import NodeId, is_uuid
 
 #: How long a node's credential is believed without asking the row again. An agent sends several calls a second.
@@ -74,6 +74,7 @@ class Nodes(Protocol):
     """What the rows say about nodes."""
 
     def check_credential(self, node_id: NodeId, token: str) -> bool: ...
+    def was_removed(self, node_id: NodeId) -> bool: ...
     def get(self, node_id: NodeId) -> Node | None: ...
 
 
@@ -97,7 +98,10 @@ class NodeKeys:
             raise NotAuthenticated("the registration token is wrong: set LOCALAI_REGISTRATION_TOKEN on the worker")
 
     def require_node(self, node_id: str, token: str, *, registration_token_too: bool = False) -> NodeId:
-        """The node a token belongs to. Raises NotFound for an unknown node, NotAuthenticated for a wrong token."""
+        """The node a token belongs to.
+
+        Raises NotFound for an unknown node, NodeRemoved for one that was removed, NotAuthenticated for a wrong token.
+        """
         node = NodeId(node_id)
         if registration_token_too and self._token and self.is_registration_token(token):
             return node
@@ -120,10 +124,17 @@ class NodeKeys:
                 self._approved[node] = self._clock() + CREDENTIAL_AGE_S
         return node
 
+    def forget(self, node_id: str) -> None:
+        """A node has changed: believe nothing that was known of its credential or its approval."""
+        with self._lock:
+            self._approved.pop(NodeId(node_id), None)
+            for known in [known for known in self._known if known[0] == node_id]:
+                del self._known[known]
+
     def _ask(self, node: NodeId, token: str) -> None:
         if not self._nodes.check_credential(node, token):
             if self._nodes.get(node) is None:
-                raise NotFound("no such node")
+                raise NodeRemoved if self._nodes.was_removed(node) else NotFound("no such node")
             raise NotAuthenticated("the credential of this node is wrong: it is part of the answer to its registration")
         with self._lock:
             if len(self._known) >= _CACHE_LIMIT:

@@ -21,6 +21,7 @@ from localai.models.loader import ModelConfigs
 from localai.nodes.service import NodeService
 from localai.routing.table import RoutingTable
 from localai.settings import Settings
+from localai.unloads.drains import DrainService
 from localai.unloads.service import UnloadService
 from web.identity import Keys, NodeKeys
 from web.serving import Serving
@@ -60,6 +61,7 @@ class Services:
     load_cancels: LoadCancels
     cancels: CancelService
     unloads: UnloadService
+    drains: DrainService
     jobs: JobService
     operations: OperationService
     nodes: NodeService[Moved]

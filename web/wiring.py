@@ -8,7 +8,7 @@ from os import getpid
 from pathlib import Path
 
 from localai import crash_points, wiring
-from localai.bus.subjects import ROUTING_CHANGED
+from localai.bus.subjects import NODES_CHANGED, ROUTING_CHANGED
 from localai.db.engine import make_engine
 from localai.db.unit_of_work import units_of
 from localai.errors import StartRefused
@@ -57,17 +57,25 @@ def build_services(settings: Settings | None = None) -> Services:
         lambda: routing.feed.refresh(REFRESH_TIMEOUT_S),
         wait_s=settings.model_load_wait_s,
         poll_interval_s=settings.waiter_poll_interval_s,
+        silence_s=settings.worker_kill_ttl_s,
     )
     retirement = Retirement(units_of(engine), bus)
     configs = wiring.make_configs(settings)
     watch = ConfigWatch(configs, front.loads.revise, settings.config_resync_interval_s)
 
     counts = SharedCounts(folder_of(settings))
-    gauges = Gauges(units_of(engine), lambda node_ids: queue_depths(broker, node_ids))
+    gauges = Gauges(
+        units_of(engine),
+        lambda node_ids: queue_depths(broker, node_ids),
+        quarantine_after=settings.quarantine_after,
+    )
+
+    node_keys = NodeKeys(front.nodes, settings.registration_token)
 
     def start() -> None:
         counts.start()
         waiters.listen(bus)
+        bus.subscribe(NODES_CHANGED, lambda subject, payload: node_keys.forget(str(payload.get("node_id", ""))))
         bus.subscribe(ROUTING_CHANGED, lambda subject, payload: routing.feed.nudge())
         bus.on_resync(routing.feed.nudge)
         watch.start()
@@ -84,12 +92,15 @@ def build_services(settings: Settings | None = None) -> Services:
     return Services(
         settings=settings,
         keys=Keys(_admin_keys(settings)),
-        node_keys=NodeKeys(front.nodes, settings.registration_token),
+        node_keys=node_keys,
         configs=configs,
         table=routing.table,
         serving=Serving(routing.table, routing.feed, waiters, routing.inference, retirement),
         loads=front.loads,
+        load_cancels=front.load_cancels,
+        cancels=front.cancels,
         unloads=front.unloads,
+        drains=front.drains,
         jobs=front.jobs,
         operations=front.operations,
         nodes=front.nodes,

@@ -212,6 +212,7 @@ class Agent:
             figures=self._place.figures,
             replaced=self._because(Why.REPLACED),
             unknown=self._because(Why.UNKNOWN),
+            removed=self._because(Why.REMOVED),
         )
 
     def _because(self, why: Why) -> Callable[[str], None]:

@@ -16,6 +16,8 @@ EXIT_REFUSED = 2
 EXIT_REPLACED = 3
 #: Something that this agent started did not end.
 EXIT_LEFT_BEHIND = 4
+#: An administrator removed this node. A worker that is started again joins as a new one.
+EXIT_REMOVED = 5
 
 
 class Why(StrEnum):
@@ -23,6 +25,7 @@ class Why(StrEnum):
 
     SIGNAL = "signal"
     REPLACED = "replaced"
+    REMOVED = "removed"
     UNKNOWN = "unknown"  # no frontend knows the node any more: begin again as a new incarnation
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from localai import logs
-from localai.errors import LocalAIError, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
+from localai.errors import LocalAIError, NodeRemoved, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
 from localai.jobs.operation_rules import Report, ReportAnswer
 from worker_agent.files.receiving import FileTransport
 
@@ -127,7 +127,9 @@ class Frontends:
         )
 
     def heartbeat(self, node_id: str, body: Mapping[str, Any]) -> str:
-        """The node's status. Raises NotFound, Replaced (a newer incarnation), NotAuthenticated, NoFrontend.
+        """The node's status.
+
+        Raises NotFound, NodeRemoved, Replaced (a newer incarnation), NotAuthenticated, NoFrontend.
 
         A credential that is refused is tried again as the registration token: a node that was replaced has lost its
         credential, and must still learn that it was replaced.
@@ -249,6 +251,8 @@ def _raise_for(reply: Reply) -> None:
             return
         case 401:
             raise NotAuthenticated(reply.error)
+        case 404 if reply.body.get("removed") is True:
+            raise NodeRemoved(reply.error)
         case 404:
             raise NotFound(reply.error)
         case 409:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from localai import logs
-from localai.errors import LocalAIError, NotAuthenticated, NotFound, Replaced
+from localai.errors import LocalAIError, NodeRemoved, NotAuthenticated, NotFound, Replaced
 from worker_agent.frontends import Frontends, Registered
 
 log = logs.get(__name__)
@@ -26,12 +26,14 @@ class Heartbeat:
         figures: Callable[[], Figures],
         replaced: Callable[[str], None],
         unknown: Callable[[str], None],
+        removed: Callable[[str], None],
     ) -> None:
         self._frontends = frontends
         self._registered = registered
         self._figures = figures
         self._replaced = replaced
         self._unknown = unknown
+        self._removed = removed
         self._status = registered.status
         self._refusals = 0
 
@@ -41,12 +43,14 @@ class Heartbeat:
         return self._status
 
     def beat(self) -> None:
-        """One heartbeat. ``replaced`` or ``unknown`` is called when the answer says so."""
+        """One heartbeat. ``replaced``, ``unknown`` or ``removed`` is called when the answer says so."""
         body = {"incarnation": self._registered.incarnation, **self._figures()}
         try:
             status = self._frontends.heartbeat(self._registered.node_id, body)
         except Replaced as error:
             self._replaced(error.message)
+        except NodeRemoved as error:
+            self._removed(error.message)
         except NotFound as error:
             self._unknown(error.message)
         except NotAuthenticated as error:

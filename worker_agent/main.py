@@ -9,7 +9,7 @@ import time
 
 from localai import crash_points, logs
 from localai.clock import boottime
-from localai.errors import BadSetting, StartRefused
+from localai.errors import BadSetting, NodeRemoved, StartRefused
 from localai.settings import Settings
 from tasks.broker import make_broker
 from worker_agent import ending as ends
@@ -147,6 +147,9 @@ def _exit_code(left: list[Group], ending: Ending) -> int:
         groups = ", ".join(f"{group.name} (group {group.pid})" for group in left)
         log.error("process groups did not end", extra=logs.fields(groups=groups))
         return ends.EXIT_LEFT_BEHIND
+    if ending.why is Why.REMOVED:
+        sys.stderr.write(f"localai worker: {NodeRemoved().message}\n")
+        return ends.EXIT_REMOVED
     return ends.EXIT_REPLACED if ending.why is Why.REPLACED else 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from localai.bus.ports import Events
 from localai.bus.subjects import ROUTING_CHANGED, job_progress, job_result
+from localai.ids import NodeId
 from localai.jobs.counts import count_move
 from localai.jobs.event_rules import (
     Command,
@@ -32,6 +33,10 @@ class Announcer:
         """Count a move that a store accepted, and tell what follows from it; ``job`` is the row after it."""
         count_move(event, job)
         self.tell(commands(event, job))
+
+    def forget_node(self, node_id: NodeId) -> None:
+        """Delete the queue of a node that was removed."""
+        self._wakeups.forget_node(node_id)
 
     def tell(self, wanted: Iterable[Command]) -> None:
         for command in wanted:

@@ -9,7 +9,7 @@ from localai import logs
 from localai.clock import boottime
 from localai.ids import JobId, ProcessInstance
 from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import TellRouting
+from localai.jobs.event_rules import Progress, TellRouting
 from localai.jobs.job import Job, Windows
 from localai.jobs.operation_rules import Cause, StopRequest, process_key
 from localai.jobs.owner import Owner
@@ -72,13 +72,17 @@ class CleanupSteps:
             address=args.get("address"),
             process_instance=job.subject,
         )
-        answer = self._stops.ask(job.node_id, request)
+        answer = self._stops.ask(job.node_id, request, refused=lambda text: self._say(job, text))
         if answer is None or answer.outcome not in PROOF:
             return
         if self._moves.instance_gone(job.node_id, ProcessInstance(job.subject)):
             self._announcer.tell((TellRouting(),))
         self._forget(job)
         self._owner.finish(job)
+
+    def _say(self, job: Job, text: str) -> None:
+        """The worker's own word stands in the row for whoever waits."""
+        self._owner.progress(job, Progress(generation=job.generation, owner=self._owner.id, message=text))
 
     def _forget_old(self) -> None:
         """Let go of jobs that an agent's report has ended: their next stop was due long ago."""

@@ -6,6 +6,8 @@ late, doubled and sent by anyone, and is still right.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from localai import crash_points, logs
 from localai.bus.ports import NodeLink
 from localai.bus.subjects import MODEL_STOP
@@ -23,6 +25,25 @@ log = logs.get(__name__)
 PROOF = frozenset({StopOutcome.TERMINATED, StopOutcome.ALREADY_GONE})
 
 
+def exact_stop(job: Job) -> StopRequest | None:
+    """What is sent for a pending stop; None where nothing may be.
+
+    A legacy node takes a stop by exact address only, never by the name of the model.
+    """
+    if job.stop_state != StopState.PENDING or job.op_generation is None:
+        return None
+    if job.legacy:
+        by_address = StopRequest(job_id=job.id, op_generation=job.op_generation, address=job.address)
+        return by_address if job.address is not None else None
+    return StopRequest(
+        job_id=job.id,
+        op_generation=job.op_generation,
+        process_key=process_key(job.subject, job.slot),
+        address=job.address,
+        process_instance=job.process_instance,
+    )
+
+
 class StopService:
     """Sends stops by the node link. The agent's own report is the second way; a row needs only one of them."""
 
@@ -32,25 +53,24 @@ class StopService:
 
     def stop_operation(self, job: Job) -> None:
         """Send the stop of a doomed job once, and confirm it if the answer is proof. Blocks up to the limit."""
-        if job.stop_state != StopState.PENDING or job.node_id is None or job.op_generation is None:
+        request = exact_stop(job)
+        if request is None or job.node_id is None:
             return
-        request = StopRequest(
-            job_id=job.id,
-            op_generation=job.op_generation,
-            process_key=process_key(job.subject, job.slot),
-            address=job.address,
-            process_instance=job.process_instance,
-        )
         answer = self.ask(job.node_id, request)
         if answer is None or answer.outcome not in PROOF:
             return
         actor = f"node:{job.node_id}"
-        confirmed = self._moves.confirm_stop(job.id, job.op_generation, answer.incarnation, actor)
+        confirmed = self._moves.confirm_stop(job.id, request.op_generation, answer.incarnation, actor)
         if confirmed is not None:
             self._announcer.moved(ConfirmStop, confirmed)
 
-    def ask(self, node_id: NodeId, request: StopRequest) -> StopAnswer | None:
-        """The node's answer to one exact stop. None: nothing is known, and it is sent again."""
+    def ask(
+        self, node_id: NodeId, request: StopRequest, *, refused: Callable[[str], object] = lambda _: None
+    ) -> StopAnswer | None:
+        """The node's answer to one exact stop. None: nothing is proven, and it is sent again.
+
+        ``refused`` gets the worker's own words where it says that it could not stop what was named.
+        """
         facts = {"node_id": node_id, "job_id": request.job_id, "op_generation": request.op_generation}
         crash_points.reach("owner.stopping")
         try:
@@ -58,6 +78,8 @@ class StopService:
             answer = StopAnswer.from_json(body)
         except (NoRoute, NodeQuiet, NodeUnreachable, WorkerRefused) as error:
             log.info("stop not answered", extra=logs.fields(**facts, reason=type(error).__name__))
+            if isinstance(error, WorkerRefused):
+                refused(error.message)
             return None
         except (LocalAIError, KeyError, TypeError, ValueError) as error:
             log.warning("stop answered in words we do not know", extra=logs.fields(**facts, reason=error))

@@ -2,23 +2,24 @@
 
 -- known_node --
 -- Held until the registration commits. A node is matched by its name and keeps its id.
-SELECT id, approved, incarnation FROM nodes WHERE name = %(name)s FOR UPDATE;
+SELECT id, approved, draining, incarnation FROM nodes WHERE name = %(name)s FOR UPDATE;
 
 -- register_node --
 -- A new life of the agent: its number is drawn here, its reports begin at zero, its older credential ends.
 INSERT INTO nodes (id, name, node_type, status, approved, address, http_address, incarnation, report_seq,
-                   credential_hash, version, capability, labels, max_replicas_per_model, total_vram, available_vram,
+                   credential_hash, version, capability, reports_operations, labels, max_replicas_per_model, total_vram, available_vram,
                    total_ram, available_ram, total_disk, available_disk, gpu_vendor, gpu_compute_capability,
                    cpu_logical_cores, cpu_usage_percent, cpu_load_1, last_heartbeat)
 VALUES (%(id)s, %(name)s, %(node_type)s, %(status)s, %(approved)s, %(address)s, %(http_address)s, 1, 0,
-        %(credential_hash)s, %(version)s, %(capability)s, %(labels)s::jsonb, %(max_replicas)s, %(total_vram)s,
+        %(credential_hash)s, %(version)s, %(capability)s, %(reports_operations)s, %(labels)s::jsonb, %(max_replicas)s, %(total_vram)s,
         %(available_vram)s, %(total_ram)s, %(available_ram)s, %(total_disk)s, %(available_disk)s, %(gpu_vendor)s,
         %(gpu_compute_capability)s, %(cpu_logical_cores)s, %(cpu_usage_percent)s, %(cpu_load_1)s, clock_timestamp())
 ON CONFLICT (name) DO UPDATE
    SET node_type = EXCLUDED.node_type, status = EXCLUDED.status, status_at = clock_timestamp(),
        approved = EXCLUDED.approved, address = EXCLUDED.address, http_address = EXCLUDED.http_address,
        incarnation = nodes.incarnation + 1, report_seq = 0, credential_hash = EXCLUDED.credential_hash,
-       version = EXCLUDED.version, capability = EXCLUDED.capability, labels = nodes.labels || EXCLUDED.labels,
+       version = EXCLUDED.version, capability = EXCLUDED.capability,
+       reports_operations = EXCLUDED.reports_operations, labels = nodes.labels || EXCLUDED.labels,
        max_replicas_per_model = CASE WHEN nodes.max_replicas_set_by_admin THEN nodes.max_replicas_per_model
                                      ELSE EXCLUDED.max_replicas_per_model END,
        total_vram = COALESCE(EXCLUDED.total_vram, nodes.total_vram),
@@ -58,7 +59,8 @@ RETURNING status;
 -- approve_node --
 -- An administrator lets the node in. A node that waited for it serves at once; any other keeps its status.
 UPDATE nodes
-   SET approved = true, status = CASE WHEN status = 'pending' THEN 'healthy' ELSE status END,
+   SET approved = true,
+       status = CASE WHEN status <> 'pending' THEN status WHEN draining THEN 'draining' ELSE 'healthy' END,
        status_at = CASE WHEN status = 'pending' THEN clock_timestamp() ELSE status_at END,
        updated_at = clock_timestamp()
  WHERE id = %(id)s
@@ -71,15 +73,17 @@ UPDATE nodes SET status = 'offline', status_at = clock_timestamp(), updated_at =
 RETURNING id;
 
 -- mark_silent --
--- Nodes without a durable heartbeat for too long.
+-- Nodes without a durable heartbeat for too long. One that was being drained comes back as such.
 UPDATE nodes SET status = 'offline', status_at = clock_timestamp(), updated_at = clock_timestamp()
- WHERE status IN ('healthy', 'unhealthy')
+ WHERE status IN ('healthy', 'unhealthy', 'draining')
    AND last_heartbeat < clock_timestamp() - make_interval(secs => %(threshold)s)
 RETURNING id;
 
 -- mark_returned --
 -- Nodes that were given up and have been heard of since.
-UPDATE nodes SET status = 'healthy', status_at = clock_timestamp(), updated_at = clock_timestamp()
+UPDATE nodes
+   SET status = CASE WHEN draining THEN 'draining' ELSE 'healthy' END, status_at = clock_timestamp(),
+       updated_at = clock_timestamp()
  WHERE status IN ('offline', 'unhealthy') AND approved AND last_heartbeat > status_at
    AND last_heartbeat >= clock_timestamp() - make_interval(secs => %(threshold)s)
 RETURNING id;
@@ -88,9 +92,19 @@ RETURNING id;
 -- The hash of the node's own credential.
 SELECT credential_hash FROM nodes WHERE id = %(id)s;
 
+-- was_removed --
+-- Whether this id was a node until an administrator removed it.
+SELECT EXISTS (SELECT 1 FROM removed_nodes WHERE id = %(id)s);
+
 -- list_nodes --
--- Nodes as people see them.
-SELECT n.*, coalesce(sum(r.reserved_bytes) FILTER (WHERE r.state <> 'loaded'), 0)::bigint AS reserved_vram,
+-- Nodes as people see them, with the job that drains or removes one.
+SELECT n.*,
+       (SELECT jsonb_build_object('job_id', j.id, 'message', j.message,
+                                  'removing', coalesce((j.args->>'remove')::boolean, false))
+          FROM jobs j
+         WHERE j.kind = 'node.drain' AND j.node_id = n.id AND j.state IN ('queued', 'running')
+         LIMIT 1) AS drain,
+       coalesce(sum(r.reserved_bytes) FILTER (WHERE r.state <> 'loaded'), 0)::bigint AS reserved_vram,
        (count(r.id) FILTER (WHERE r.state = 'loaded'))::int AS model_count,
        coalesce(sum((SELECT coalesce(sum((f.in_flight ->> r.process_instance::text)::int), 0) FROM frontends f
           WHERE f.ended_at IS NULL AND f.lease_expires_at > clock_timestamp())), 0)::int AS in_flight_count

@@ -62,6 +62,8 @@ class Registration:
     labels: Mapping[str, str] = field(default_factory=dict)
     max_replicas_per_model: int = 1
     figures: Figures = field(default_factory=Figures)
+    #: Whether the agent claims and reports its operations. One whose registration leaves it out is a legacy node.
+    reports_operations: bool = True
     #: The newest life that the agent knows of, 0 for none; None: an agent of an older version does not say.
     after: int | None = None
 
@@ -90,7 +92,7 @@ def worth_writing(row: BeatRow, beat: Figures, checkpoint_s: float, *, first: bo
     Compared with what was last *written*, so that a figure which walks away in small steps is written once it is far.
     ``first``: this process has not seen the node before. A node that is not active needs every beat to come back.
     """
-    if first or row.last_heartbeat is None or row.status != Status.HEALTHY:
+    if first or row.last_heartbeat is None or row.status not in (Status.HEALTHY, Status.DRAINING):
         return True
     if (row.now - row.last_heartbeat).total_seconds() >= checkpoint_s:
         return True
@@ -109,10 +111,14 @@ def _moved(written: Figures, beat: Figures, name: str) -> bool:
     return now is not None and (before is None or abs(now - before) > MATERIAL_BYTES)
 
 
-def status_at_registration(*, known: bool, approved: bool, approve: bool) -> tuple[Status, bool]:
-    """Status and approval of a node that registers: an approval, once given, outlives every restart."""
+def status_at_registration(
+    *, known: bool, approved: bool, approve: bool, draining: bool = False
+) -> tuple[Status, bool]:
+    """Status and approval of a node that registers: an approval and a drain, once given, outlive every restart."""
     approved = (known and approved) or approve
-    return (Status.HEALTHY if approved else Status.PENDING), approved
+    if not approved:
+        return Status.PENDING, False
+    return (Status.DRAINING if draining else Status.HEALTHY), True
 
 
 def is_next_life(after: int | None, newest: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from localai import logs
 from localai.bus.ports import Events
 from localai.bus.subjects import NODES_CHANGED, ROUTING_CHANGED
-from localai.errors import NotFound, Replaced
+from localai.errors import NodeRemoved, NotFound, Replaced
 from localai.ids import NodeId, is_uuid
 from localai.nodes.rules import Figures, Registration, worth_writing
 from localai.nodes.store import PgNodeStore
@@ -82,10 +82,10 @@ class NodeService(Generic[Moved]):
         )
 
     def heartbeat(self, node_id: str, incarnation: int | None, figures: Figures) -> str:
-        """The node's status. Raises NotFound, Replaced (another life of the agent speaks for this node)."""
+        """The node's status. Raises NotFound, NodeRemoved, Replaced (another life of its agent speaks for it)."""
         row = self._store.beat_row(NodeId(node_id)) if is_uuid(node_id) else None
         if row is None:
-            raise NotFound(f"node {node_id} is not registered")
+            raise self._absent(node_id)
         if incarnation is not None and incarnation != row.incarnation:
             raise Replaced("another life of this node's agent is registered", node_id=node_id)
         first = row.id not in self._seen
@@ -122,6 +122,17 @@ class NodeService(Generic[Moved]):
         found = self._store.list(NodeId(node_id)) if is_uuid(node_id) else []
         return found[0] if found else None
 
+    def require(self, node_id: str) -> NodeView:
+        """The node. Raises NotFound."""
+        found = self.get(node_id)
+        if found is None:
+            raise NotFound(f"there is no node {node_id}")
+        return found
+
+    def was_removed(self, node_id: str) -> bool:
+        """Whether this id was a node until an administrator removed it."""
+        return is_uuid(node_id) and self._store.was_removed(NodeId(node_id))
+
     def check_credential(self, node_id: str, token: str) -> bool:
         """Whether this is the node's own credential, in constant time."""
         stored = self._store.credential_hash(NodeId(node_id)) if is_uuid(node_id) else None
@@ -132,6 +143,9 @@ class NodeService(Generic[Moved]):
         for node_id in self._store.mark(self._stale_after_s):
             log.info("node changed its status by its heartbeats", extra=logs.fields(node_id=node_id))
             self._tell(node_id)
+
+    def _absent(self, node_id: str) -> NotFound:
+        return NodeRemoved() if self.was_removed(node_id) else NotFound(f"node {node_id} is not registered")
 
     def _tell(self, node_id: NodeId) -> None:
         self._events.publish(NODES_CHANGED, {"node_id": node_id})

@@ -59,7 +59,10 @@ class PgNodeStore(Generic[Moved]):
             if not is_next_life(registration.after, newest):
                 raise NotTheNextLife(newest)
             status, approved = status_at_registration(
-                known=known is not None, approved=known is not None and known.approved, approve=approve
+                known=known is not None,
+                approved=known is not None and known.approved,
+                approve=approve,
+                draining=known is not None and known.draining,
             )
             parameters = _parameters(registration, credential_hash, status, approved)
             row = uow.execute(SQL["register_node"], parameters).mappings().one()
@@ -113,6 +116,11 @@ class PgNodeStore(Generic[Moved]):
             found: str | None = uow.execute(SQL["credential"], {"id": node_id}).scalar_one_or_none()
             return found
 
+    def was_removed(self, node_id: NodeId) -> bool:
+        """Whether this id was a node until an administrator removed it."""
+        with self._unit_of_work() as uow:
+            return bool(uow.execute(SQL["was_removed"], {"id": node_id}).scalar_one())
+
     def list(self, node_id: NodeId | None = None) -> Sequence[NodeView]:
         """Every node, or the one of this id, by name."""
         with self._unit_of_work() as uow:
@@ -140,6 +148,7 @@ def _parameters(registration: Registration, credential_hash: str, status: Status
         "credential_hash": credential_hash,
         "version": registration.version,
         "capability": registration.capability,
+        "reports_operations": registration.reports_operations,
         "labels": json.dumps(labels),
         "max_replicas": slots,
         **registration.figures.named(),
@@ -153,7 +162,7 @@ def _view(row: Mapping[Any, Any]) -> NodeView:
     values = {}
     for field in fields(NodeView):
         value = row[field.name]
-        if value is None and field.name not in ("last_heartbeat",):
+        if value is None and field.name not in ("last_heartbeat", "drain"):
             value = "" if field.name in _TEXTS else 0
         values[field.name] = value
     return NodeView(**values)

@@ -40,6 +40,10 @@ class NodeView:
     max_replicas_per_model: int
     max_replicas_set_by_admin: bool
     model_count: int
+    #: The wish to have it out of use; ``status`` says what it is now.
+    draining: bool
+    #: The job that drains or removes it: its id, what it waits for, whether the node goes with its end.
+    drain: Mapping[str, Any] | None
     #: Requests that live web processes had there at their last renewal.
     in_flight_count: int
     last_heartbeat: datetime | None
@@ -79,6 +83,9 @@ class NodeView:
             "model_count": self.model_count,
             "in_flight_count": self.in_flight_count,
         }
+        body["draining"] = self.draining
+        if self.drain is not None:
+            body["drain"] = dict(self.drain)
         if self.capability:
             body["capability"] = self.capability
         if self.labels:

@@ -32,8 +32,10 @@ SELECT r.id, r.node_id, n.name AS node_name, r.model, r.slot, r.address, r.state
 -- without the replica. A frontend that lapsed, or ended, is not waited for.
 SELECT r.node_id, r.model, r.slot, r.address, r.process_instance, r.job_id, r.op_generation,
        (SELECT u.id FROM jobs u
-         WHERE u.kind = 'model.unload' AND u.subject = r.model AND u.state IN ('queued', 'running')
-           AND u.args->'replicas' @> to_jsonb(r.id::text)) AS parent_id
+         WHERE u.state IN ('queued', 'running')
+           AND ((u.kind = 'model.unload' AND u.subject = r.model AND u.args->'replicas' @> to_jsonb(r.id::text))
+                OR (u.kind = 'node.drain' AND u.node_id = r.node_id))
+         ORDER BY u.kind LIMIT 1) AS parent_id
   FROM replicas r JOIN jobs j ON j.id = r.job_id
  WHERE r.state = 'unloading' AND r.process_instance IS NOT NULL AND j.stop_state <> 'pending'
    AND NOT EXISTS (SELECT 1 FROM frontends f

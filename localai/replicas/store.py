@@ -92,7 +92,7 @@ class Leftover:
     process_instance: str
     job_id: str
     op_generation: int
-    #: The unload that asked for it, where there is one.
+    #: The unload or drain that asked for it, where there is one.
     parent_id: JobId | None
 
 

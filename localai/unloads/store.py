@@ -6,23 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from localai.ids import JobId, OwnerId
-from localai.jobs.attempts import Ending, end, insert, lock_subject
-from localai.jobs.effect_rules import CANCELLED
-from localai.jobs.event_rules import Cancel, FinishWork
-from localai.jobs.job import Job, State, Windows
+from localai.ids import JobId, NodeId, OwnerId
+from localai.jobs.attempts import insert, lock_subject
+from localai.jobs.event_rules import FinishWork
+from localai.jobs.job import Job, Windows
 from localai.jobs.kinds import KINDS, MODEL_UNLOAD, Kinds
-from localai.jobs.operation_rules import Cause
 from localai.jobs.ports import NewJob
 from localai.jobs.rows import EVENT_NAMES, one_job, record
-from localai.jobs.rows import SQL as JOBS_SQL
 from localai.unloads.rules import Left
-
-SQL = load_queries("localai.unloads")
-
-_CANCEL = Ending(move=Cancel, guard="cancel", to=State.CANCELLED, cause=Cause.CANCELLED, error=CANCELLED)
+from localai.unloads.taking import SQL, Scope, Taken, raise_version, take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +25,7 @@ class Begun:
     #: None where no replica was there.
     job: Job | None
     created: bool
-    #: Loads under way that it ended.
-    cancelled: tuple[Job, ...]
-    #: Replicas that served until now.
-    marked: int
+    taken: Taken
 
 
 class PgUnloadStore:
@@ -44,25 +34,24 @@ class PgUnloadStore:
     def __init__(self, unit_of_work: UnitOfWorkFactory, windows: Windows, kinds: Kinds = KINDS) -> None:
         self._unit_of_work, self._windows, self._kinds = unit_of_work, windows, kinds
 
-    def begin(self, model: str, actor: str) -> Begun:
+    def begin(self, model: str, actor: str, node_id: NodeId | None = None) -> Begun:
         """Cancel the loads of a model, make its replicas unroutable, and write down what is to be gone.
 
-        All in one transaction under the subject's lock: a load that finishes at the same time has either finished
-        before, and is marked, or is cancelled. What is loaded afterwards is none of this unload's business.
+        All in one transaction under the subject's lock. What is loaded afterwards is none of this unload's business.
         """
+        scope = Scope(model=model, node_id=node_id)
         with self._unit_of_work() as uow:
-            if not uow.execute(SQL["anything_of_model"], {"model": model}).scalar_one():
-                return Begun(job=None, created=False, cancelled=(), marked=0)
+            if not uow.execute(SQL["anything_there"], scope.named()).scalar_one():
+                return Begun(job=None, created=False, taken=Taken())
             lock_subject(uow, self._kinds, NewJob(kind=MODEL_UNLOAD, subject=model))
-            cancelled = self._cancel_loads(uow, model, actor)
-            marked = len(uow.execute(SQL["mark_unloading"], {"model": model}).all())
-            job, created = self._job(uow, model)
-            if marked:
-                uow.execute(JOBS_SQL["raise_routing_version"])
-            return Begun(job=job, created=created, cancelled=cancelled, marked=marked)
+            taken = take(uow, self._kinds, self._windows, scope, actor=actor)
+            job, created = self._job(uow, model, scope)
+            if taken.marked:
+                raise_version(uow)
+            return Begun(job=job, created=created, taken=taken)
 
     def left(self, job_id: JobId) -> Sequence[Left]:
-        """The replicas of an unload that are still there."""
+        """The replicas of an unload or a drain that are still there."""
         with self._unit_of_work() as uow:
             return [Left(**row) for row in uow.execute(SQL["left"], {"id": job_id}).mappings()]
 
@@ -76,19 +65,11 @@ class PgUnloadStore:
                 record(uow, EVENT_NAMES[FinishWork], finished, owner)
             return finished
 
-    # Steps of `begin`
-
-    def _cancel_loads(self, uow: UnitOfWork, model: str, actor: str) -> tuple[Job, ...]:
-        live = uow.execute(SQL["live_loads"], {"model": model}).all()
-        ended = (end(uow, self._windows, JobId(row.id), _CANCEL, actor=actor) for row in live)
-        return tuple(job for job in ended if job is not None)
-
-    def _job(self, uow: UnitOfWork, model: str) -> tuple[Job | None, bool]:
-        replicas = [str(row.id) for row in uow.execute(SQL["replicas_of_model"], {"model": model})]
+    def _job(self, uow: UnitOfWork, model: str, scope: Scope) -> tuple[Job | None, bool]:
+        replicas = [str(row.id) for row in uow.execute(SQL["replicas_there"], scope.named())]
         if not replicas:
             return None, False
-        parameters = {"model": model, "replicas": json.dumps(replicas)}
-        extended = one_job(uow.execute(SQL["extend_unload"], parameters))
+        extended = one_job(uow.execute(SQL["extend_unload"], {"model": model, "replicas": json.dumps(replicas)}))
         if extended is not None:
             return extended, False
         new = NewJob(kind=MODEL_UNLOAD, subject=model, args={"replicas": replicas})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from flask import Flask
@@ -43,6 +44,7 @@ class FakeNodes:
     """One node."""
 
     approved: bool = True
+    removed: tuple[str, ...] = ()
     registered: list[Any] = field(default_factory=list)
     beats: list[Any] = field(default_factory=list)
 
@@ -51,6 +53,9 @@ class FakeNodes:
 
     def get(self, node_id: str) -> Any:
         return FakeNode(self.approved) if node_id == NODE_ID else None
+
+    def was_removed(self, node_id: str) -> bool:
+        return node_id in self.removed
 
     def heartbeat(self, node_id: str, incarnation: int | None, figures: Any) -> str:
         if node_id != NODE_ID:
@@ -85,7 +90,14 @@ class Retired:
 class WebBench:
     """The application, its client, and the fakes behind it."""
 
-    def __init__(self, folder: Path, *, settings: Settings | None = None, **replaced: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Settings | None = None,
+        waits: Mapping[str, Any] = MappingProxyType({}),
+        **replaced: Any,
+    ) -> None:
         self.settings = settings or Settings()
         self.models = folder / "models"
         self.models.mkdir()
@@ -95,8 +107,10 @@ class WebBench:
         self.table = RoutingTable(lease_ttl_s=90, serve_stale=True, forget=self.inference.forget, clock=self.clock)
         self.table.hold(Lease.granted(self.clock(), 90))
         self.loads, self.nodes, self.feed, self.retired = FakeLoads(), FakeNodes(), Feed(), Retired()
-        self.waiters = Waiters(self.loads, self.table, lambda: True, wait_s=0.05, poll_interval_s=30)
+        limits: dict[str, Any] = {"wait_s": 0.05, "poll_interval_s": 30, **waits}
+        self.waiters = Waiters(self.loads, self.table, lambda: True, **limits)
         self.bus = MemoryBus()
+        self.waiters.listen(self.bus)
         services = Services(
             settings=self.settings,
             keys=Keys([KEY]),
@@ -105,7 +119,10 @@ class WebBench:
             table=self.table,
             serving=Serving(self.table, self.feed, self.waiters, self.inference, self.retired),
             loads=replaced.pop("loads", self.loads),
+            load_cancels=replaced.pop("load_cancels", None),
+            cancels=replaced.pop("cancels", None),
             unloads=replaced.pop("unloads", None),
+            drains=replaced.pop("drains", None),
             jobs=replaced.pop("jobs", None),
             operations=replaced.pop("operations", None),
             nodes=self.nodes,  # type: ignore[arg-type]
@@ -145,7 +162,8 @@ class WebBench:
     def post(self, path: str, body: Any, **options: Any) -> Any:
         """The whole answer, closed as a server closes it."""
         options.setdefault("buffered", True)
-        return self.client.post(path, json=body, headers=self.key(), **options)
+        headers = {**self.key(), **options.pop("headers", {})}
+        return self.client.post(path, json=body, headers=headers, **options)
 
     def get(self, path: str, **options: Any) -> Any:
         return self.client.get(path, headers=self.key(), **options)

@@ -18,7 +18,7 @@ from localai.jobs.cancel_store import PgCancelStore
 from localai.jobs.cancels import CancelService
 from localai.jobs.cleanup_steps import CleanupSteps
 from localai.jobs.job import Job, Windows
-from localai.jobs.kinds import KINDS, MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP, Kinds
+from localai.jobs.kinds import KINDS, MODEL_LOAD, MODEL_UNLOAD, NODE_DRAIN, REPLICA_CLEANUP, Kinds
 from localai.jobs.leases import LeaseBook
 from localai.jobs.operation_rules import (
     OperationError,
@@ -55,6 +55,9 @@ from localai.replicas.cleaning import Cleaning
 from localai.replicas.store import PgReplicaStore
 from localai.routing.drains import PgDrains
 from localai.routing.frontends import PgFrontends
+from localai.unloads.drain_steps import DrainSteps
+from localai.unloads.drain_store import PgDrainStore
+from localai.unloads.drains import DrainService
 from localai.unloads.service import UnloadService
 from localai.unloads.store import PgUnloadStore
 from localai.unloads.unload_steps import UnloadSteps
@@ -138,7 +141,9 @@ class World:
         self.load_rows = PgLoadStore(self.unit_of_work, windows, kinds)
         self.replicas = PgReplicaStore(self.unit_of_work)
         self.unload_rows = PgUnloadStore(self.unit_of_work, windows, kinds)
-        self.unloads = UnloadService(self.unload_rows, self.announcer)
+        self.unloads = UnloadService(self.unload_rows, self.announcer, self.jobs, self.bus, wait_s=0.2)
+        self.drain_rows = PgDrainStore(self.unit_of_work, windows, kinds)
+        self.node_drains = DrainService(self.drain_rows, self.jobs, self.announcer, self.bus, removal_wait_s=0.2)
         self.drains = PgDrains(self.unit_of_work)
         self.frontends = PgFrontends(self.unit_of_work, 90.0)
         self.plans = FixedPlans()
@@ -247,6 +252,7 @@ class Control:
                     limits=Limits(stale_after_s=300.0),
                 ),
                 MODEL_UNLOAD: UnloadSteps(self.owner, world.unload_rows, world.announcer),
+                NODE_DRAIN: DrainSteps(self.owner, world.drain_rows, world.unload_rows, world.announcer, world.bus),
                 REPLICA_CLEANUP: CleanupSteps(
                     self.owner,
                     world.operation_rows,
@@ -278,11 +284,16 @@ class Control:
 class Agent:
     """One life of an agent, as its HTTP calls look to a frontend."""
 
-    def __init__(self, world: World, name: str | None = None, **figures: int) -> None:
-        self.world = world
+    def __init__(self, world: World, name: str | None = None, *, legacy: bool = False, **figures: int) -> None:
+        self.world, self.legacy = world, legacy
         self.name = name or f"node-{new_id()}"
         self.registered = world.nodes.register(
-            Registration(name=self.name, address="127.0.0.1:50051", figures=Figures(**figures))
+            Registration(
+                name=self.name,
+                address="127.0.0.1:50051",
+                figures=Figures(**figures),
+                reports_operations=not legacy,
+            )
         )
         self.id = NodeId(self.registered.id)
         self.incarnation = self.registered.incarnation

@@ -1,14 +1,20 @@
-"""GET /api/nodes: the machines, what they hold, and letting one in."""
+"""GET /api/nodes: the machines and what they hold; letting one in, taking it out of use, removing it."""
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, jsonify
+from flask import Blueprint, Response, jsonify, request
 
-from localai.errors import NotFound
+from localai.errors import BadInput
+from localai.ids import NodeId
+from localai.unloads.drains import Drain
 from web.access import Access, open_to
+from web.body import read_json_object
+from web.schemas.nodes import read_unload
 from web.services import services
 
 blueprint = Blueprint("admin_nodes", __name__)
+
+_SWITCH = {"": False, "false": False, "0": False, "true": True, "1": True}
 
 
 @blueprint.get("/api/nodes")
@@ -20,10 +26,7 @@ def list_nodes() -> Response:
 @blueprint.get("/api/nodes/<node_id>")
 @open_to(Access.ADMIN)
 def show_node(node_id: str) -> Response:
-    node = services().nodes.get(node_id)
-    if node is None:
-        raise NotFound(f"there is no node {node_id}")
-    return jsonify(node.to_json())
+    return jsonify(services().nodes.require(node_id).to_json())
 
 
 @blueprint.get("/api/nodes/<node_id>/models")
@@ -46,3 +49,51 @@ def approve_node(node_id: str) -> Response:
             "message": "node approved",
         }
     )
+
+
+@blueprint.post("/api/nodes/<node_id>/models/unload")
+@open_to(Access.ADMIN)
+def unload_model(node_id: str) -> Response:
+    """200 once the worker has acknowledged the stop or nothing matched, 202 while it has not, 502 where it failed."""
+    model = read_unload(read_json_object())
+    found = services()
+    found.nodes.require(node_id)
+    unload = found.unloads.unload_on(NodeId(node_id), model)
+    response = jsonify({"message": unload.message, "job_id": unload.job_id})
+    response.status_code = 200 if unload.done else 202
+    return response
+
+
+@blueprint.post("/api/nodes/<node_id>/drain")
+@open_to(Access.ADMIN)
+def drain_node(node_id: str) -> Response:
+    """The node gets no new work; the job empties it. Doing it again changes nothing."""
+    return _answer(services().drains.drain(node_id))
+
+
+@blueprint.post("/api/nodes/<node_id>/resume")
+@open_to(Access.ADMIN)
+def resume_node(node_id: str) -> Response:
+    """The node gets work again, and a drain or removal under way is called off."""
+    return _answer(services().drains.resume(node_id))
+
+
+@blueprint.delete("/api/nodes/<node_id>")
+@open_to(Access.ADMIN)
+def remove_node(node_id: str) -> Response:
+    """Drain, and then the row goes: 200 once it has, 202 while something is left there."""
+    removal = services().drains.remove(node_id, force=_force())
+    response = _answer(removal)
+    response.status_code = 200 if removal.done else 202
+    return response
+
+
+def _answer(drain: Drain) -> Response:
+    return jsonify({"message": drain.message, "job_id": drain.job_id})
+
+
+def _force() -> bool:
+    text = request.args.get("force", "")
+    if text not in _SWITCH:
+        raise BadInput("force", text, "true or false")
+    return _SWITCH[text]

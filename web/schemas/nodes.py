@@ -1,4 +1,4 @@
-"""What an agent's bodies may hold: its registration, its heartbeat and its claim."""
+"""What bodies about nodes may hold: an agent's registration, heartbeat and claim, and the model to unload there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from marshmallow import Schema, fields, validate
 
+from localai.errors import BadInput
 from localai.nodes.rules import Figures, NodeType, Registration
 from web.schemas.fields import Whole, load, number, text, whole
 
@@ -44,6 +45,7 @@ class _Registration(_Figures):
     token = fields.String(load_default="")
     version = text(64)
     capability = text(64)
+    reports_operations = fields.Boolean(load_default=False)
     labels = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
     max_replicas_per_model = whole(0)
     after = whole(0, _BIGINT)
@@ -81,6 +83,7 @@ def read_registration(body: Mapping[str, Any]) -> tuple[Registration, str]:
         labels=data["labels"],
         max_replicas_per_model=data["max_replicas_per_model"] or 1,
         figures=_figures(data),
+        reports_operations=data["reports_operations"],
         after=data["after"],
     )
     return registration, data["token"]
@@ -96,6 +99,14 @@ def read_claim(body: Mapping[str, Any]) -> Claim:
     """A claim. Raises BadInput that names the field."""
     data = load(_Claim(), body)
     return Claim(data["op_generation"], data["incarnation"], data["seq"])
+
+
+def read_unload(body: Mapping[str, Any]) -> str:
+    """The model to unload on a node. Raises BadInput."""
+    name = body.get("model_name")
+    if not isinstance(name, str) or not name.strip():
+        raise BadInput("model_name", name, "the name of a model")
+    return name
 
 
 def _figures(data: Mapping[str, Any]) -> Figures:

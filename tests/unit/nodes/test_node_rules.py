@@ -72,6 +72,12 @@ def test_an_approval_is_needed_once(known: bool, approved: bool, approve: bool, 
     assert status_at_registration(known=known, approved=approved, approve=approve) == expected
 
 
+def test_a_drain_outlives_a_registration_and_gives_no_approval() -> None:
+    drained = {"known": True, "approve": False, "draining": True}
+    assert status_at_registration(approved=True, **drained) == (Status.DRAINING, True)
+    assert status_at_registration(approved=False, **drained) == (Status.PENDING, False)
+
+
 @pytest.mark.parametrize(
     ("gib", "label"), [(80, "80GB+"), (141, "80GB+"), (79, "48GB"), (24, "24GB"), (16, "16GB"), (8, "8GB"), (6, "6GB")]
 )

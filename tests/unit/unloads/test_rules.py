@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from localai.unloads.rules import Left, progress_text
+from localai.nodes.rules import Status
+from localai.unloads.drain_rules import Wish, goes_anyway
+from localai.unloads.rules import Left, progress_text, refusal
 
 pytestmark = pytest.mark.unit
 
-LEFT = Left(node="gpu-1", node_status="healthy", served=True, in_flight=0, silent=0)
+LEFT = Left(node="gpu-1", node_id="n1", node_status="healthy", served=True, in_flight=0, silent=0)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,8 @@ LEFT = Left(node="gpu-1", node_status="healthy", served=True, in_flight=0, silen
         (replace(LEFT, silent=3), "3 frontends still to confirm for gpu-1"),
         (LEFT, "being stopped on gpu-1"),
         (replace(LEFT, node_status="offline"), "being stopped on gpu-1, which is offline"),
+        (replace(LEFT, node_status="draining"), "being stopped on gpu-1"),
+        (replace(LEFT, refused="it has not ended"), "being stopped on gpu-1 (it has not ended)"),
         (replace(LEFT, served=False, silent=2), "being stopped on gpu-1"),
     ],
 )
@@ -32,3 +36,25 @@ def test_the_reason_is_the_first_thing_that_must_end(left: Left, text: str) -> N
 def test_many_replicas_are_named_in_part() -> None:
     left = [replace(LEFT, node=f"n{number}") for number in range(5)]
     assert progress_text(left) == "being stopped on n0; being stopped on n1; being stopped on n2; 2 more"
+
+
+def test_the_first_word_of_a_worker_that_could_not_stop_counts() -> None:
+    assert refusal([LEFT, replace(LEFT, refused="stuck")]) == "stuck"
+    assert refusal([LEFT]) is None
+
+
+@pytest.mark.parametrize(
+    ("wish", "status", "anyway"),
+    [
+        (Wish(), Status.OFFLINE, False),
+        (Wish(force=True), Status.DRAINING, False),
+        (Wish(remove=True), Status.DRAINING, False),
+        (Wish(remove=True), Status.PENDING, False),
+        (Wish(remove=True), Status.OFFLINE, True),
+        (Wish(remove=True, force=True), Status.DRAINING, True),
+        (Wish(remove=True), None, False),
+    ],
+)
+def test_only_a_removal_ends_with_something_left(wish: Wish, status: Status | None, anyway: bool) -> None:
+    assert goes_anyway(wish, status) is anyway
+    assert Wish.of(wish.to_args()) == wish

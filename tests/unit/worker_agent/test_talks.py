@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localai.errors import LocalAIError, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
+from localai.errors import LocalAIError, NodeRemoved, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
 from localai.jobs.operation_rules import Answer, OperationAnswer, Report, ReportAnswer
 from tests.unit.worker_agent.factories import JOB, Clock, order, running
 from worker_agent.frontends import NoFrontend, Registered
@@ -56,6 +56,7 @@ def heartbeat(frontend: Frontend, figures: Mapping[str, Any] | None = None) -> t
         figures=lambda: figures or {},
         replaced=lambda text: ends.append(f"replaced: {text}"),
         unknown=lambda text: ends.append(f"unknown: {text}"),
+        removed=lambda text: ends.append(f"removed: {text}"),
     )
     return made, ends
 
@@ -73,6 +74,7 @@ def test_nd_02_a_heartbeat_carries_the_incarnation_and_what_could_be_read() -> N
     [
         ((Replaced("newer"),), ["replaced: newer"]),
         ((NotFound("no such node"),), ["unknown: no such node"]),
+        ((NodeRemoved("gone for good"),), ["removed: gone for good"]),
         ((NoFrontend("down"),), []),
         ((NotAuthenticated("no"), "healthy", NotAuthenticated("no")), []),
     ],
