@@ -184,7 +184,7 @@ class Transfer:
             retry_s = min(retry_s * 2, RETRY_S[1])
 
     def _left_s(self) -> float:
-        """What is left of the stall window: no try of ours may outlast it, nor be given up for another's sake."""
+        """What is left of the stall window, counted from the last byte. No try may outlast it."""
         return self._stall_window_s - (time.monotonic() - self._moved_at)
 
     def _receive_from(self, source: str) -> str | None:

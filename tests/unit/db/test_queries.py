@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from localai.db.queries import Queries, load_queries, parse
 
 pytestmark = pytest.mark.unit
-PACKAGES = ["localai.jobs", "localai.loads", "localai.nodes", "localai.replicas", "localai.routing"]
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = [".".join(path.relative_to(ROOT).parent.parts) for path in sorted((ROOT / "localai").glob("*/queries.sql"))]
+#: Ages of files, times that are shown, and a browser's session: none of them decides about a job.
+WALL_CLOCKS = {
+    "localai/galleries/workspaces.py",
+    "web/auth/sessions.py",
+    "web/openai/chat.py",
+    "web/openai/completions.py",
+    "worker_agent/install/backends.py",
+    "worker_agent/main.py",
+}
 
 
 def test_a_statement_has_a_name_and_loses_its_comments_and_its_semicolon() -> None:
@@ -31,10 +42,22 @@ def test_an_unknown_name_is_an_error_that_names_the_file() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_statements_judge_time_by_the_clock_of_the_database_at_that_moment(package: str) -> None:
+def test_lj_07_statements_judge_time_by_the_clock_of_the_database_at_that_moment(package: str) -> None:
+    other = r"\bnow\(\)|\b(current|local)_?time(stamp)?\b|\b(transaction|statement)_timestamp\b|\btimeofday\b"
     for name, statement in load_queries(package).items():
-        assert not re.search(r"\bnow\(\)|current_timestamp", statement, re.IGNORECASE), name
+        assert not re.search(other, statement, re.IGNORECASE), name
         assert ";" not in statement, name
+
+
+def test_lj_07_no_process_asks_a_wall_clock_of_its_own_about_work() -> None:
+    asks = re.compile(r"\btime\.time(_ns)?\b|\bdatetime\.(now|utcnow|today)\b|\bdate\.today\b")
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("localai", "tasks", "web", "worker_agent")
+        for path in (ROOT / package).rglob("*.py")
+        if "builtin" not in path.parts and asks.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == WALL_CLOCKS
 
 
 @pytest.mark.parametrize("package", PACKAGES)
