@@ -112,6 +112,8 @@ def _run(command: list[str], cwd: Path, log: Path) -> int:
         ).returncode
     except subprocess.TimeoutExpired:
         raise StartRefused(f"initdb did not end within {_INITDB_LIMIT_S:.0f} s (log: {log})") from None
+    except OSError as error:  # the interpreter itself, such as one in a home that is closed to this account
+        raise StartRefused(f"initdb cannot be started: {error.filename or command[0]}: {error.strerror}") from None
     finally:
         os.close(output)
 

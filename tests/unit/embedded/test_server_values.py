@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localai.embedded import binaries, credentials, exec_step, nats, valkey
+from localai.embedded import binaries, credentials, exec_step, nats, postgres, valkey
 from localai.embedded.account import Account
 from localai.embedded.state_folder import StateFolder
+from localai.embedded.supervisor import Supervisor
 from localai.errors import StartRefused
 
 pytestmark = pytest.mark.unit
@@ -25,6 +26,21 @@ def test_configs_bind_loopback_and_hold_the_secret_that_no_argument_holds(tmp_pa
         assert "127.0.0.1" in text and secret in text
         assert not any(secret in word for word in (*child.argv, *child.env.values()))
         assert Path(child.argv[-1]).stat().st_mode & 0o777 == 0o600
+
+
+def test_an_interpreter_that_cannot_be_executed_is_one_line_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter = tmp_path / "python"
+    interpreter.write_text("not for this account")
+    monkeypatch.setattr(sys, "executable", str(interpreter))
+    folder = StateFolder(tmp_path)
+    folder.logs.mkdir()
+    with pytest.raises(StartRefused) as refused:
+        postgres.prepare(folder, Path("/programs/postgres"), KEPT, None, lambda _: None)
+    assert refused.value.message == f"initdb cannot be started: {interpreter}: Permission denied"
+    with pytest.raises(StartRefused, match=f"nats cannot be started: .*{interpreter}"), Supervisor(print) as supervisor:
+        supervisor.start([nats.prepare(folder, Path("/programs/server"), KEPT, None)])
 
 
 def test_a_child_does_not_show_its_environment(tmp_path: Path) -> None:
