@@ -17,6 +17,8 @@ from worker_agent.work import Work
 
 #: Longest one Health call may take.
 HEALTH_TIMEOUT_S = 2.0
+#: How long after its connection broke the end of a process may be seen.
+EXIT_SEEN_S = 1.0
 _MESSAGE_LIMIT = 50 * 1024 * 1024
 _CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", _MESSAGE_LIMIT),
@@ -79,7 +81,7 @@ class Loader:
                 call.add_done_callback(lambda _: work.nudge())
                 sent()
                 work.wait_for(lambda: call.done() or group.has_exited(), order.load_timeout_s + HEALTH_TIMEOUT_S)
-                if group.has_exited():
+                if _has_exited(group, call):
                     raise OperationFailed(
                         Cause.PROCESS_ENDED,
                         f"the process ended during LoadModel with status {group.returncode}",
@@ -93,6 +95,14 @@ class Loader:
     def _stub(self, port: int) -> Iterator[backend_pb2_grpc.BackendStub]:
         with grpc.insecure_channel(f"{self._dial_host}:{port}", options=_CHANNEL_OPTIONS) as channel:
             yield backend_pb2_grpc.BackendStub(channel)  # type: ignore[no-untyped-call]  # generated
+
+
+def _has_exited(group: Group, call: grpc.Future[backend_pb2.Result]) -> bool:
+    """Whether the process ended. A broken call is seen a moment before its end is: then that is waited for."""
+    error = call.exception() if call.done() else None
+    if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.UNAVAILABLE:
+        return group.exited.wait(EXIT_SEEN_S)
+    return group.has_exited()
 
 
 def _judge(call: grpc.Future[backend_pb2.Result], order: Order, group: Group) -> None:
