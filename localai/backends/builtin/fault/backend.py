@@ -57,6 +57,8 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
         except ValueError as error:
             return backend_pb2.Result(success=False, message=str(error))
         self.ignores_sigterm = wanted.ignore_sigterm
+        if wanted.fork_child:
+            _fork_child(wanted)
         # As in real engines, a client that leaves does not end the load.
         self._stopping.wait(wanted.load_delay)
         refusal = self._act_at_load(wanted, Path(request.ModelPath))
@@ -85,10 +87,6 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
     def _act_at_load(self, wanted: faults.Faults, folder: Path) -> str:
         if wanted.kill_parent and os.getppid() > 1:
             os.kill(os.getppid(), signal.SIGKILL)
-        if wanted.fork_child:
-            manner = "ignore" if wanted.ignore_sigterm else "obey"
-            child = subprocess.Popen([sys.executable, "-c", _CHILD, manner])
-            serving.log(f"forked child pid={child.pid}")
         missing = [name for name in wanted.require_files if not (folder / name).exists()]
         if missing:
             return f"required files are missing below {folder}: {', '.join(missing)}"
@@ -137,6 +135,12 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
                 serving.log("a call ended early")
         with self._lock:
             self._answered += 1
+
+
+def _fork_child(wanted: faults.Faults) -> None:
+    manner = "ignore" if wanted.ignore_sigterm else "obey"
+    child = subprocess.Popen([sys.executable, "-c", _CHILD, manner])
+    serving.log(f"forked child pid={child.pid}")
 
 
 def _crash_at(wanted: faults.Faults, tokens: int) -> None:
