@@ -64,6 +64,11 @@ class Client:
         """The JSON of an answer."""
         return body_of(self.send("POST", path, json=body))
 
+    def delete(self, path: str, **parameters: Any) -> Any:
+        """The JSON of an answer."""
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return body_of(self.send("DELETE", path, params=given))
+
     def send(self, method: str, path: str, *, stream: bool = False, **options: Any) -> httpx2.Response:
         """The answer, whatever its status; with ``stream`` its body is still to be read, and it is to be closed."""
         timeout = options.pop("timeout", _TIMEOUT_S)

@@ -36,10 +36,11 @@ def follow(
     job_id: str,
     timeout_s: float | None,
     *,
+    over: Callable[[Mapping[str, Any]], bool] = lambda job: bool(job.get("finished_at")),
     pause: Callable[[float], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Mapping[str, Any]:
-    """The job when it has ended; meanwhile one line on standard error says how far it is.
+    """The job when it is ``over``, which is when it has ended; meanwhile one line on standard error says how far it is.
 
     A server that is away for a moment is asked again. Raises ServerError, also when the time is over.
     """
@@ -56,7 +57,7 @@ def follow(
                     raise
                 line.show("away", "the server does not answer; asking again")
             else:
-                if job.get("finished_at"):
+                if over(job):
                     return job
                 line.show(key_of(job), describe(job, bar=line.changing))
             left = None if timeout_s is None else began + timeout_s - clock()
@@ -74,7 +75,7 @@ def finish(job: Mapping[str, Any], output: str) -> None:
     if job.get("state") != "succeeded":
         raise ServerError(f"{_named(job)} {_bad_end(job)}; `localai jobs show {job.get('id')}` tells more")
     if output != "json":
-        where = f" on {job['node_name']}" if job.get("node_name") else ""
+        where = f" on {job['node_name']}" if job.get("node_name") not in (None, "", job.get("subject")) else ""
         click.echo(f"{_named(job)} succeeded{where}{_took(job)}")
 
 

@@ -19,14 +19,14 @@ def key_of(job: Job) -> str:
     """Changes when there is news worth a line of its own."""
     moving = moving_part(job)
     words = (job.get("state"), moving.get("id"), moving.get("phase"), moving.get("node_name"))
-    return " ".join(str(word) for word in (*words, job.get("message") if _is_unload(job) else ""))
+    return " ".join(str(word) for word in (*words, job.get("message") if _says_what_is_left(job) else ""))
 
 
 def describe(job: Job, *, bar: bool) -> str:
     """One line: what is being done, where, and how far it is; with a bar where bytes are known and wanted."""
     moving = moving_part(job)
-    words = [str(job.get("subject")), _doing(job, moving)]
-    if moving.get("node_name"):
+    words = [str(job.get("about") or job.get("subject")), _doing(job, moving)]
+    if moving.get("node_name") and job.get("kind") != "node.drain":
         words.append(f"on {moving['node_name']}")
     return " ".join([*words, *_bytes(moving, bar=bar)])
 
@@ -40,11 +40,15 @@ def moving_part(job: Job) -> Job:
 
 
 def _doing(job: Job, moving: Job) -> str:
+    if job.get("stop_state") == "pending":
+        return "being stopped"
     if moving is not job or job.get("state") != "running":
         return "fetching" if moving is not job else str(job.get("state"))
     match job.get("kind"):
         case "model.unload":
             return str(job.get("message") or "being unloaded")
+        case "node.drain":
+            return str(job.get("message") or "being drained")
         case "model.install":
             return "fetching"
         case "replica.cleanup":
@@ -84,5 +88,5 @@ def _seconds(seconds: float) -> str:
     return f"{whole} s" if whole < 100 else f"{whole // 60} min {whole % 60:02d} s"
 
 
-def _is_unload(job: Job) -> bool:
-    return job.get("kind") == "model.unload"
+def _says_what_is_left(job: Job) -> bool:
+    return job.get("kind") in ("model.unload", "node.drain")

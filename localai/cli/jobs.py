@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import indent
 from typing import Any
 from urllib.parse import quote
 
 import click
 
+from localai.cli import retry
 from localai.cli.client import connect
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
-from localai.cli.output import cell, details, output_option, print_json, size, state_style, table
+from localai.cli.output import details, facts, moment, output_option, print_json, short, size, state_style, table
 from localai.settings import Settings
 
 _FIELDS = (
     "id",
     "kind",
-    "subject",
+    "about",
     "slot",
     "state",
     "phase",
@@ -25,6 +27,8 @@ _FIELDS = (
     "owner",
     "generation",
     "attempts",
+    "adoptions",
+    "progress",
     "message",
     "error_cause",
     "error",
@@ -35,11 +39,12 @@ _FIELDS = (
     "started_at",
     "finished_at",
 )
+_TIMES = ("stop_deadline", "hold_until", "created_at", "started_at", "finished_at")
 
 
 @click.group()
 def command() -> None:
-    """Show loads, installs and everything else that is done as a job."""
+    """Show loads, installs and everything else that is done as a job, and end one."""
 
 
 @command.command("list")
@@ -63,12 +68,12 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
             {
                 "ID": lambda job: job.get("id"),
                 "KIND": lambda job: job.get("kind"),
-                "SUBJECT": lambda job: job.get("subject"),
+                "SUBJECT": lambda job: job.get("about") or job.get("subject"),
                 "STATE": lambda job: job.get("state"),
                 "PHASE": lambda job: job.get("phase") if job.get("finished_at") is None else None,
                 "PROGRESS": progress,
                 "NODE": lambda job: job.get("node_name"),
-                "CREATED": lambda job: job.get("created_at"),
+                "CREATED": lambda job: moment(job.get("created_at")),
                 "ERROR": lambda job: job.get("error") or job.get("error_cause"),
             },
             {"STATE": state_style},
@@ -88,15 +93,40 @@ def show_job(settings: Settings, job_id: str, output: str) -> None:
     if output == "json":
         print_json(job)
         return
-    click.echo(details(job, _FIELDS))
-    if progress(job) != "-":
-        click.echo(f"progress  {progress(job)}")
-    for child in job.get("children") or ():
-        told = child.get("error") or child.get("phase")
-        click.echo(f"child  {child.get('id')}  {child.get('kind')}  {child.get('state')}  {cell(told)}")
-    click.echo("\nevents")
-    for event in job.get("events") or ():
-        click.echo("  " + _event(event))
+    click.echo(details(_described(job), _FIELDS))
+    if tail := (job.get("error_detail") or {}).get("stderr_tail"):
+        click.echo("\nthe last words of the process\n" + indent(str(tail).rstrip(), "  "))
+    if job.get("children"):
+        click.echo("\nchildren\n" + indent(table(job["children"], _CHILD_COLUMNS, {"STATE": state_style}), "  "))
+    click.echo("\nevents\n" + indent(table(job.get("events") or (), _EVENT_COLUMNS, whole={"FACTS"}), "  "))
+
+
+@command.command("cancel")
+@click.argument("job_id", metavar="ID")
+@click.option("--wait", is_flag=True, help="Wait until its worker has confirmed that nothing of it runs.")
+@timeout_option
+@output_option
+@with_settings("client")
+def cancel_job(settings: Settings, job_id: str, wait: bool, timeout: float | None, output: str) -> None:
+    """End a load or a fetch.
+
+    The node of a load stops exactly what was started for it. Until its worker has confirmed that, or the hold is over,
+    no other load of the model begins. Doing it again sends the stop again, and never makes the hold longer. Unloads,
+    drains and stops of processes go on until they are done: `localai nodes resume` ends a drain.
+    """
+    client = connect(settings)
+    answer = client.post(f"/api/jobs/{quote(job_id, safe='')}/cancel")
+    if wait and answer.get("state") == "stopping":
+        follow(client, job_id, timeout, over=lambda job: job.get("stop_state") != "pending")
+        answer = client.post(f"/api/jobs/{quote(job_id, safe='')}/cancel")
+    if output == "json":
+        print_json(answer)
+        return
+    name = f"{answer.get('kind')} {answer.get('subject')}"
+    if answer.get("state") == "stopped":
+        click.echo(f"{name} is stopped")
+    else:
+        click.echo(f"{name} is being stopped; what it holds is released in {answer.get('retry_after')} s at the latest")
 
 
 @command.command("watch")
@@ -112,6 +142,9 @@ def watch_job(settings: Settings, job_id: str, timeout: float | None, output: st
     finish(follow(connect(settings), job_id, timeout), output)
 
 
+command.add_command(retry.command)
+
+
 def progress(job: Mapping[str, Any]) -> str:
     """How far a job's bytes are, in words."""
     done, total = job.get("bytes_done"), job.get("bytes_total")
@@ -122,7 +155,33 @@ def progress(job: Mapping[str, Any]) -> str:
     return f"{min(100, done * 100 // total)} % of {size(total)}"
 
 
-def _event(event: Mapping[str, Any]) -> str:
-    words = [event.get("at"), event.get("event"), event.get("state"), event.get("phase")]
-    words += [f"{name}={cell(event[name])}" for name in ("actor", "detail") if event.get(name)]
-    return "  ".join(str(word) for word in words if word)
+def _described(job: Mapping[str, Any]) -> dict[str, Any]:
+    """A job with what people read: times of this zone, how far its bytes are."""
+    far = progress(job)
+    times = {name: moment(job[name]) for name in _TIMES if job.get(name)}
+    return {**job, **times, "about": job.get("about") or job.get("subject"), "progress": "" if far == "-" else far}
+
+
+_CHILD_COLUMNS = {
+    "ID": lambda job: job.get("id"),
+    "KIND": lambda job: job.get("kind"),
+    "SUBJECT": lambda job: job.get("about") or job.get("subject"),
+    "STATE": lambda job: job.get("state"),
+    "ERROR": lambda job: job.get("error") or job.get("error_cause"),
+}
+_EVENT_COLUMNS = {
+    "AT": lambda event: moment(event.get("at")),
+    "MOVE": lambda event: str(event.get("event")).replace("_", " "),
+    "STATE": lambda event: ", ".join(str(event[name]) for name in ("state", "phase") if event.get(name)),
+    "BY": lambda event: short(event.get("actor")),
+    "FACTS": lambda event: facts(_without_tail(event.get("detail"))),
+}
+
+
+def _without_tail(detail: Any) -> Any:
+    """The last words of a process are shown once, with their line breaks."""
+    return (
+        {name: value for name, value in detail.items() if name != "stderr_tail"}
+        if isinstance(detail, Mapping)
+        else detail
+    )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import click
 
 from localai.cli.client import Client, connect
 from localai.cli.follow import finish, follow, timeout_option
+from localai.cli.nodes import find, nodes_of
 from localai.cli.options import with_settings
 from localai.cli.output import output_option, print_json, state_style, table
 from localai.settings import Settings
@@ -61,18 +63,23 @@ def load(settings: Settings, model: str, wait: bool, timeout: float | None, outp
 
 @command.command()
 @click.argument("model")
+@click.option("--node", metavar="NAME|ID", help="Unload it on this node only.")
 @_wait_option
 @timeout_option
 @output_option
 @with_settings("client")
-def unload(settings: Settings, model: str, wait: bool, timeout: float | None, output: str) -> None:
+def unload(settings: Settings, model: str, *, node: str | None, wait: bool, timeout: float | None, output: str) -> None:
     """Unload MODEL on every node, and cancel a load of it.
 
     Requests under way end by themselves, and the job with the last of them. The next request loads the model again.
     A model that is not loaded is no error.
     """
     client = connect(settings)
-    answer = client.post("/backend/shutdown", {"model": model})
+    if node is None:
+        answer = client.post("/backend/shutdown", {"model": model})
+    else:
+        at = quote(str(find(nodes_of(client), node)["id"]), safe="")
+        answer = client.post(f"/api/nodes/{at}/models/unload", {"model_name": model})
     _end(client, answer, answer.get("job_id") if wait else None, timeout, output)
 
 

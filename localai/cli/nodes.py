@@ -1,4 +1,4 @@
-"""`localai nodes`: which machines run models, and who lets one in?"""
+"""`localai nodes`: which machines run models, who lets one in, and how is one taken out of use?"""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import click
 
 from localai.cli.client import Client, ServerError, connect
 from localai.cli.exit_codes import ExitCode
+from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
-from localai.cli.output import details, output_option, print_json, size, state_style, table
+from localai.cli.output import details, moment, output_option, print_json, size, state_style, table
 from localai.settings import Settings
+
+_wait_option = click.option("--wait", is_flag=True, help="Wait for the end of the job, and show what is left.")
 
 
 @click.group()
 def command() -> None:
-    """Show the machines that run models, and approve new ones."""
+    """Show the machines that run models; approve, drain, resume and remove them."""
 
 
 @command.command("list")
@@ -79,13 +82,88 @@ def approve(settings: Settings, node: str, output: str) -> None:
         click.echo(f"Node {found.get('name')} is approved.")
 
 
+@command.command()
+@click.argument("node", metavar="NAME|ID")
+@_wait_option
+@timeout_option
+@output_option
+@with_settings("client")
+def drain(settings: Settings, node: str, wait: bool, timeout: float | None, output: str) -> None:
+    """Take a node out of use: no new work, its loads are cancelled, its models are unloaded.
+
+    Requests under way end by themselves, and the job with the last of them. The node stays out of use, also when its
+    worker is started again, until `localai nodes resume`.
+    """
+    client, found = _found(settings, node)
+    answer = client.post(f"{_at(found)}/drain")
+    _end(client, answer, f"Node {found.get('name')} is draining.", wait=wait, timeout=timeout, output=output)
+
+
+@command.command()
+@click.argument("node", metavar="NAME|ID")
+@output_option
+@with_settings("client")
+def resume(settings: Settings, node: str, output: str) -> None:
+    """Let a drained node get work again; a drain or removal under way is called off.
+
+    What was being unloaded there is unloaded; the next requests load it again.
+    """
+    client, found = _found(settings, node)
+    answer = client.post(f"{_at(found)}/resume")
+    said = f"Node {found.get('name')} may get work again."
+    _end(client, {**answer, "job_id": None}, said, wait=False, timeout=None, output=output)
+
+
+@command.command()
+@click.argument("node", metavar="NAME|ID")
+@click.option("--force", is_flag=True, help="At once: requests under way there are cut when its worker learns of it.")
+@_wait_option
+@timeout_option
+@output_option
+@with_settings("client")
+def remove(settings: Settings, node: str, *, force: bool, wait: bool, timeout: float | None, output: str) -> None:
+    """Drain a node, and then forget it with its credential.
+
+    A worker that still runs there ends with exit code 5; started again it joins as a new node, which waits for
+    approval. A node that is offline is removed at once. `localai nodes resume` calls a removal off while it waits.
+    """
+    client, found = _found(settings, node)
+    answer = client.delete(_at(found), force="true" if force else None)
+    gone = answer.get("message") == "node deregistered"
+    said = f"Node {found.get('name')} is {'removed' if gone else 'being removed'}."
+    _end(client, answer, said, wait=wait and not gone, timeout=timeout, output=output)
+
+
+def _found(settings: Settings, node: str) -> tuple[Client, Mapping[str, Any]]:
+    client = connect(settings)
+    return client, find(nodes_of(client), node)
+
+
+def _at(node: Mapping[str, Any]) -> str:
+    return f"/api/nodes/{quote(str(node['id']), safe='')}"
+
+
+def _end(
+    client: Client, answer: Mapping[str, Any], said: str, *, wait: bool, timeout: float | None, output: str
+) -> None:
+    """Follow the job where it is to be waited for, else print the answer."""
+    if wait and answer.get("job_id"):
+        finish(follow(client, str(answer["job_id"]), timeout), output)
+    elif output == "json":
+        print_json(answer)
+    else:
+        click.echo(said)
+        if answer.get("job_id"):
+            click.echo(f"job {answer['job_id']}")
+
+
 _REPLICA_COLUMNS = {
     "MODEL": lambda replica: replica.get("model_name"),
     "REPLICA": lambda replica: replica.get("replica_index"),
     "STATE": lambda replica: replica.get("state"),
     "BACKEND": lambda replica: replica.get("backend_type"),
     "ADDRESS": lambda replica: replica.get("address"),
-    "SINCE": lambda replica: replica.get("updated_at"),
+    "SINCE": lambda replica: moment(replica.get("updated_at")),
 }
 
 
@@ -108,8 +186,18 @@ def _described(node: Mapping[str, Any]) -> dict[str, Any]:
         if node.get("cpu_logical_cores")
         else "",
         "labels": labels,
-        **{name: node.get(name) for name in ("max_replicas_per_model", "last_heartbeat", "created_at")},
+        "drain": _drain(node),
+        "max_replicas_per_model": node.get("max_replicas_per_model"),
+        **{name: moment(node[name]) for name in ("last_heartbeat", "created_at") if node.get(name)},
     }
+
+
+def _drain(node: Mapping[str, Any]) -> str:
+    job = node.get("drain")
+    if not job:
+        return ""
+    what = "being removed" if job.get("removing") else "being drained"
+    return f"{what}, job {job.get('job_id')}" + (f": {job['message']}" if job.get("message") else "")
 
 
 def nodes_of(client: Client) -> list[Mapping[str, Any]]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 
 #: Longest text of one cell; an error's whole text is in `jobs show` and in the JSON.
 _CELL = 60
+
+#: An id as the server writes it; its first part is enough to tell two apart on a line.
+_ID = re.compile(r"([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 output_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "-o",
@@ -35,9 +40,15 @@ def table(
     rows: Sequence[Mapping[str, Any]],
     columns: Mapping[str, Callable[[Mapping[str, Any]], Any]],
     styles: Mapping[str, Callable[[str], str]] | None = None,
+    *,
+    whole: Collection[str] = (),
 ) -> str:
-    """Rows as aligned text: ``columns`` maps a heading to what it shows of a row, ``styles`` to its colour."""
-    lines = [list(columns), *([cell(show(row)) for show in columns.values()] for row in rows)]
+    """Rows as aligned text: ``columns`` maps a heading to what it shows of a row, ``styles`` to its colour.
+
+    Texts of the columns in ``whole`` are not cut.
+    """
+    lines = [list(columns)]
+    lines += [[cell(show(row), None if name in whole else _CELL) for name, show in columns.items()] for row in rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     padded = [[text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in lines]
     for line in padded:
@@ -82,12 +93,38 @@ def details(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown)
 
 
-def cell(value: Any) -> str:
+def moment(text: Any) -> str:
+    """A time of the server in this machine's zone."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return str(text) if text else ""
+
+
+def facts(values: Any) -> str:
+    """A mapping as `name: value` after `name: value`; what is not known is left out."""
+    if not isinstance(values, Mapping):
+        return "" if values is None else str(values)
+    shown = [(name.replace("_", " "), value) for name, value in values.items() if value not in (None, "", [], {})]
+    return ", ".join(f"{name}: {_plain(value)}" for name, value in shown)
+
+
+def _plain(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(text.split())
+
+
+def cell(value: Any, most: int | None = _CELL) -> str:
     """One value on one line."""
     if value is None or value == "":
         return "-"
     text = " ".join(str(value).split())
-    return text if len(text) <= _CELL else text[: _CELL - 3] + "..."
+    return text if most is None or len(text) <= most else text[: most - 3] + "..."
+
+
+def short(text: Any) -> str:
+    """A text with the first part of each id in it only."""
+    return _ID.sub(r"\1", str(text or ""))
 
 
 def size(count: Any) -> str:

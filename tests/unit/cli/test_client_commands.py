@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -433,3 +434,123 @@ def test_no_color_takes_the_colours_away_even_on_a_terminal(
     assert "\x1b[" in run("models", "list")[1]
     monkeypatch.setenv("NO_COLOR", value)
     assert "\x1b[" not in run("models", "list")[1]
+
+
+# Cancelling
+
+
+def test_a_cancel_says_what_became_of_it(server: Server, run: Run) -> None:
+    stopped = {"job_id": JOB, "kind": "model.load", "subject": "m", "state": "stopped"}
+    server.on(f"/api/jobs/{JOB}/cancel", stopped)
+    assert run("jobs", "cancel", JOB) == (0, "model.load m is stopped\n", "")
+    assert server.asked == [("POST", f"/api/jobs/{JOB}/cancel", None)]
+    assert json.loads(run("jobs", "cancel", JOB, "-o", "json")[1]) == stopped
+
+
+def test_a_cancel_that_is_waited_for_ends_with_the_word_of_the_worker(server: Server, run: Run) -> None:
+    stopping = {"job_id": JOB, "kind": "model.load", "subject": "m", "state": "stopping", "retry_after": 150}
+    server.on(f"/api/jobs/{JOB}/cancel", (202, stopping))
+    code, out, _ = run("jobs", "cancel", JOB)
+    assert (code, out) == (0, "model.load m is being stopped; what it holds is released in 150 s at the latest\n")
+    doomed = {**LOAD, "state": "cancelled", "finished_at": "2026-01-01T00:00:01Z", "stop_state": "pending"}
+    server.on(f"/api/jobs/{JOB}/cancel", (202, stopping), {**stopping, "state": "stopped"})
+    server.on(f"/api/jobs/{JOB}", doomed, {**doomed, "stop_state": "confirmed"})
+    code, out, err = run("jobs", "cancel", JOB, "--wait")
+    assert (code, out, err) == (0, "model.load m is stopped\n", "m being stopped on gpu-1\n")
+    server.on(f"/api/jobs/{JOB}/cancel", (202, stopping))
+    server.on(f"/api/jobs/{JOB}", doomed)
+    assert run("jobs", "cancel", JOB, "--wait", "--timeout", "1ms")[0] == ExitCode.TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(404, ExitCode.NOT_FOUND), (409, ExitCode.FAILED), (503, ExitCode.FAILED)]
+)
+def test_what_cannot_be_cancelled_says_why(server: Server, run: Run, status: int, code: ExitCode) -> None:
+    server.on(f"/api/jobs/{JOB}/cancel", (status, {"error": {"message": "it ended"}}))
+    assert run("jobs", "cancel", JOB) == (code, "", "localai: it ended\n")
+
+
+# Showing one job
+
+
+def test_a_job_is_shown_for_people(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    detail = {
+        "by": "Fail",
+        "cause": "disk_full",
+        "stop_state": "confirmed",
+        "node_incarnation": None,
+        "stderr_tail": "x",
+    }
+    event = {"at": "2026-01-01T00:00:01Z", "event": "operation_ended", "state": "running", "phase": "staging"}
+    job = {
+        **FAILED,
+        "error_detail": {"stderr_tail": "first line\nsecond line\n"},
+        "events": [{**event, "actor": f"node:{JOB}", "detail": detail}],
+        "children": [{"id": "c", "kind": "replica.cleanup", "subject": JOB, "about": "m#0 (process 5b2f8a58)"}],
+    }
+    server.on(f"/api/jobs/{JOB}", job)
+    code, out, _ = run("jobs", "show", JOB)
+    assert code == 0 and "{" not in out and "Z" not in out.replace("ZB", "")
+    assert "created at   2026-01-01 00:00:00\n" in out
+    assert "\n  first line\n  second line\n" in out
+    assert "m#0 (process 5b2f8a58)" in out
+    assert out.splitlines()[-1].split(None, 2)[2] == (
+        "operation ended  running, staging  node:5b2f8a58  by: Fail, cause: disk_full, stop state: confirmed"
+    )
+    assert json.loads(run("jobs", "show", JOB, "-o", "json")[1]) == job
+
+
+def test_a_cleanup_is_listed_by_its_model(server: Server, run: Run) -> None:
+    cleanup = {**LOAD, "kind": "replica.cleanup", "subject": JOB, "about": "m#0 (process 5b2f8a58)"}
+    server.on("/api/jobs", {"jobs": [cleanup], "next": None})
+    assert "m#0 (process 5b2f8a58)" in run("jobs", "list")[1]
+    assert describe(cleanup, bar=False).startswith("m#0 (process 5b2f8a58) being stopped on gpu-1")
+
+
+# Draining
+
+
+NODE = {"id": "n1", "name": "gpu-1", "status": "healthy", "available_ram": 1, "total_ram": 2}
+DRAIN = {**LOAD, "kind": "node.drain", "subject": "gpu-1", "node_name": "gpu-1", "bytes_total": 0}
+
+
+def test_a_node_is_drained_and_resumed_by_name(server: Server, run: Run) -> None:
+    server.on("/api/nodes", [NODE])
+    server.on("/api/nodes/n1/drain", {"message": "node set to draining", "job_id": JOB})
+    server.on("/api/nodes/n1/resume", {"message": "node resumed", "job_id": JOB})
+    assert run("nodes", "drain", "gpu-1") == (0, f"Node gpu-1 is draining.\njob {JOB}\n", "")
+    assert run("nodes", "resume", "n1") == (0, "Node gpu-1 may get work again.\n", "")
+    server.on(
+        f"/api/jobs/{JOB}",
+        {**DRAIN, "message": "1 request in flight on gpu-1"},
+        {**DRAIN, "state": "succeeded", "finished_at": "2026-01-01T00:00:02Z"},
+    )
+    code, out, err = run("nodes", "drain", "gpu-1", "--wait")
+    assert (code, out) == (0, "node.drain gpu-1 succeeded in 2.0 s\n")
+    assert err == "gpu-1 1 request in flight on gpu-1\n"
+    assert run("nodes", "drain", "nowhere")[0] == ExitCode.NOT_FOUND
+
+
+def test_a_node_that_goes_at_once_is_not_waited_for(server: Server, run: Run) -> None:
+    server.on("/api/nodes", [NODE])
+    server.on("/api/nodes/n1", {"message": "node deregistered", "job_id": JOB})
+    assert run("nodes", "remove", "gpu-1", "--wait")[:2] == (0, f"Node gpu-1 is removed.\njob {JOB}\n")
+    server.on("/api/nodes/n1", (202, {"message": "node gpu-1 is being removed", "job_id": JOB}))
+    assert run("nodes", "remove", "gpu-1", "--force")[1].startswith("Node gpu-1 is being removed.\n")
+    assert [method for method, path, _ in server.asked if path == "/api/nodes/n1"] == ["DELETE", "DELETE"]
+
+
+def test_a_node_says_what_its_drain_waits_for(server: Server, run: Run) -> None:
+    drain = {"job_id": JOB, "message": "1 request in flight on gpu-1", "removing": True}
+    server.on("/api/nodes", [{**NODE, "status": "draining", "draining": True, "drain": drain}])
+    server.on("/api/nodes/n1/models", [])
+    assert f"being removed, job {JOB}: 1 request in flight" in run("nodes", "show", "gpu-1")[1]
+
+
+def test_a_model_is_unloaded_on_one_node(server: Server, run: Run) -> None:
+    server.on("/api/nodes", [NODE])
+    server.on("/api/nodes/n1/models/unload", {"message": "model unloaded", "job_id": None})
+    assert run("models", "unload", "org/m", "--node", "gpu-1") == (0, "model unloaded\n", "")
+    assert server.asked[-1] == ("POST", "/api/nodes/n1/models/unload", {"model_name": "org/m"})
