@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 from flask import Blueprint, Flask, Response, g, request
 
 from localai import metrics
 from localai.clock import boottime
 from web.access import Access, open_to
-from web.account import CANCELLED, FAILED, OK, Account, open_account
+from web.account import FAILED, LOADING, Account, open_account, outcome_of
 from web.services import services
 
 blueprint = Blueprint("metrics", __name__)
@@ -33,11 +33,10 @@ def install(app: Flask) -> None:
 
     def end(response: Response) -> Response:
         account: Account = g.account
-        if account.model and response.status_code < 400:
-            taken = boottime() - g.started_at
-            metrics.ROUTER_OVERHEAD.observe(max(0.0, taken - account.elsewhere_s))
-            if response.is_streamed:
-                metrics.TIME_TO_FIRST_TOKEN.labels(account.model).observe(taken)
+        if account.early:
+            account.at_first_token = partial(_begun, account, g.started_at, streamed=True)
+        elif account.model and response.status_code < 400:
+            _begun(account, g.started_at, streamed=response.is_streamed)
         ending = _Ending(account, response.status_code)
         if response.is_streamed:
             response.call_on_close(ending.count)
@@ -47,6 +46,14 @@ def install(app: Flask) -> None:
 
     app.before_request(begin)
     app.after_request(end)
+
+
+def _begun(account: Account, started_at: float, *, streamed: bool) -> None:
+    """The answer itself begins."""
+    taken = boottime() - started_at
+    metrics.ROUTER_OVERHEAD.observe(max(0.0, taken - account.elsewhere_s))
+    if streamed:
+        metrics.TIME_TO_FIRST_TOKEN.labels(account.model).observe(taken)
 
 
 # The library looks a child up under a lock, from texts it makes anew; there are as many children as label values.
@@ -65,16 +72,8 @@ class _Ending:
 
     def count(self) -> None:
         account, status = self._account, self._status
-        broke = account.outcome == FAILED
+        broke = account.outcome in (FAILED, LOADING)
         outcome = "server_error" if broke or status >= 500 else "client_error" if status >= 400 else "ok"
         _api_call(self._method, self._path, outcome).observe(boottime() - self._started_at)
         if account.model:
-            _requests(account.model, account.node, account.outcome or _outcome(status)).inc()
-
-
-def _outcome(status: int) -> str:
-    if status < 400:
-        return OK
-    if status >= 500:
-        return FAILED
-    return CANCELLED if status == 499 else "refused"
+            _requests(account.model, account.node, account.outcome or outcome_of(status)).inc()

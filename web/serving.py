@@ -21,6 +21,7 @@ from localai.errors import (
     WrongModel,
 )
 from localai.inference.ports import Call, Endpoint, Inference, UnaryCall
+from localai.loads.attempts import Status
 from localai.loads.waiters import Waiters
 from localai.models.config import ModelConfig
 from localai.routing.picks import Pick
@@ -39,6 +40,9 @@ DEADLINE_S = 3600.0
 REFRESH_TIMEOUT_S = 5.0
 #: A request waits for this many loads at most: more often than that a replica does not vanish by chance.
 _WAITS = 3
+
+#: Gets each new status of a load that a stream waits for, and None once the model is there.
+Tell = Callable[[Status | None], None]
 
 #: The process is not there, or not what its row says: another replica may do.
 _MISROUTED = (BackendUnavailable, ModelGone, WrongModel)
@@ -115,6 +119,18 @@ class AnswerStream:
             self._watch.close()
 
 
+class _Cold(Exception):
+    """No replica, and the caller does not wait here."""
+
+
+def _do_not_wait(config: ModelConfig, watch: Watch) -> None:
+    raise _Cold
+
+
+#: What is done about a model without a replica.
+_Wait = Callable[[ModelConfig, Watch], None]
+
+
 class Serving:
     """Answers inference requests. Every call has the model's identity and a deadline."""
 
@@ -156,13 +172,37 @@ class Serving:
 
     def stream(self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch) -> AnswerStream:
         """An answer whose first reply has come. Raises as `predict`; the caller closes it."""
+        return self._stream(config, options, watch, self._wait)
 
+    def warm_stream(
+        self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch
+    ) -> AnswerStream | None:
+        """As `stream` where a replica serves; None where one would have to be waited for."""
+        try:
+            return self._stream(config, options, watch, _do_not_wait)
+        except _Cold:
+            return None
+
+    def told_stream(
+        self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch, tell: Tell
+    ) -> AnswerStream:
+        """As `stream`, but waits for as long as the load takes, and tells how far it is."""
+
+        def wait(config: ModelConfig, watch: Watch) -> None:
+            self._wait(config, watch, tell)
+            tell(None)
+
+        return self._stream(config, options, watch, wait)
+
+    def _stream(
+        self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch, wait: _Wait
+    ) -> AnswerStream:
         def ask(pick: Pick) -> AnswerStream:
             call = self._inference.stream(pick.endpoint, options, self._deadline_s)
             with watch.during(call.cancel):
                 return AnswerStream(pick, call, iter(call), watch)
 
-        return self._try_twice(config, options, watch, ask)
+        return self._try_twice(config, options, watch, ask, wait)
 
     def embed(
         self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch
@@ -190,11 +230,12 @@ class Serving:
         options: backend_pb2.PredictOptions | backend_pb2.RerankRequest,
         watch: Watch,
         ask: Callable[[Pick], T],
+        wait: _Wait | None = None,
     ) -> T:
         account = current_account()
         account.model = config.name
         for last in (False, True):
-            pick = self._pick(config, watch)
+            pick = self._pick(config, watch, wait or self._wait)
             account.node = pick.replica.node_name
             try:
                 self._signals.picked(pick.endpoint)
@@ -215,20 +256,20 @@ class Serving:
                 raise
         raise AssertionError("the last try returns or raises")
 
-    def _pick(self, config: ModelConfig, watch: Watch) -> Pick:
+    def _pick(self, config: ModelConfig, watch: Watch, wait: _Wait) -> Pick:
         """A replica; waits for one where there is none."""
         for _ in range(_WAITS):
             pick = self._pick_now(config.name)
             if pick is not None:
                 return pick
-            self._wait(config, watch)
+            wait(config, watch)
         raise BackendUnavailable(f"replicas of {config.name!r} go as fast as they come")
 
-    def _wait(self, config: ModelConfig, watch: Watch) -> None:
+    def _wait(self, config: ModelConfig, watch: Watch, tell: Tell | None = None) -> None:
         account = current_account()
         with account.elsewhere(), metrics.WAITERS.labels(config.name).track_inprogress():
             try:
-                with self._waiters.attach(config.name, config.revision) as waiter, watch.during(waiter.leave):
+                with self._waiters.attach(config.name, config.revision, tell) as waiter, watch.during(waiter.leave):
                     waiter.wait()
             except ModelLoading:
                 account.outcome = LOADING

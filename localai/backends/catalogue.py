@@ -34,6 +34,8 @@ class Entry:
     source: Path
     #: Machines its packages are built for; empty means every machine.
     builds: tuple[Build, ...] = ()
+    #: All it can be used for, in the words of a config's `known_usecases`; empty means that nobody said.
+    usecases: tuple[str, ...] = ()
     #: Listed only where tests ask for backends that fail on purpose.
     for_tests: bool = False
 
@@ -65,6 +67,7 @@ _ENTRIES = (
         name="minilm",
         description="Sentence encoders in ONNX: embeddings, and rerank by the angle between embeddings",
         source=BUILTIN / "minilm",
+        usecases=("embeddings", "rerank"),
         builds=(
             Build("linux", "x86_64", glibc=(2, 28)),
             Build("linux", "aarch64", glibc=(2, 28)),
@@ -121,6 +124,12 @@ def find(name: str, *, enable_fault: bool) -> Entry:
             return entry
     names = ", ".join(entry.name for entry in known)
     raise OperationFailed(Cause.BACKEND_UNKNOWN, f"no backend is named {name!r}; known are {names}")
+
+
+def usecases_of(name: str) -> tuple[str, ...]:
+    """All that a backend can be used for, where its entry says so."""
+    wanted = canonical(name)
+    return next((entry.usecases for entry in _ENTRIES if entry.name == wanted), ())
 
 
 def check_machine(entry: Entry, machine: Platform) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from localai import logs
 from localai.bus.ports import Events, Payload
-from localai.bus.subjects import JOB_RESULTS, job_of
+from localai.bus.subjects import JOB_PROGRESS, JOB_RESULTS, job_of
 from localai.clock import boottime
 from localai.errors import BackendUnavailable, LocalAIError, ModelHeld, ModelLoading, StorageUnavailable
 
@@ -71,6 +71,8 @@ class Attempt:
         self.nudged = threading.Event()
         #: Guarded by the lock of all attempts, so that nobody joins one that is no longer followed.
         self.waiters = 0
+        #: How many of them are told how far the load is.
+        self.told = 0
         self.job_id: str | None = None
         self.status: Status | None = None
         self.read_at: float | None = None
@@ -119,6 +121,7 @@ class Attempts:
     def listen(self, events: Events) -> None:
         """Be woken by events; without them the poll finds everything, later."""
         events.subscribe(JOB_RESULTS, self._on_result)
+        events.subscribe(JOB_PROGRESS, self._on_progress)
         events.on_resync(self._nudge_all)
 
     def waiting(self) -> Mapping[str, int]:
@@ -126,10 +129,11 @@ class Attempts:
         with self._lock:
             return {model: attempt.waiters for model, attempt in self._attempts.items()}
 
-    def join(self, model: str, revision: str) -> Attempt:
+    def join(self, model: str, revision: str, *, told: bool = False) -> Attempt:
         """One more waiter for the attempt of a model; the first one makes this process request it.
 
-        Raises ModelLoading when too many wait already.
+        For one that is told how far the load is, its row is read at each progress. Raises ModelLoading when too many
+        wait already.
         """
         with self._lock:
             attempt = self._attempts.get(model)
@@ -138,13 +142,15 @@ class Attempts:
                 threading.Thread(target=self._follow, args=(attempt,), name="load-waiters", daemon=True).start()
             if attempt.waiters < self._per_model:
                 attempt.waiters += 1
+                attempt.told += told
                 return attempt
         raise attempt.loading()
 
-    def leave(self, attempt: Attempt) -> None:
+    def leave(self, attempt: Attempt, *, told: bool = False) -> None:
         """One waiter less. Without any the attempt is no longer followed; the load goes on."""
         with self._lock:
             attempt.waiters -= 1
+            attempt.told -= told
         if not attempt.waiters:
             attempt.nudged.set()
 
@@ -220,6 +226,12 @@ class Attempts:
         job_id = job_of(subject)
         for attempt in self._all():
             if attempt.job_id == job_id:
+                attempt.nudged.set()
+
+    def _on_progress(self, subject: str, _: Payload) -> None:
+        job_id = job_of(subject)
+        for attempt in self._all():
+            if attempt.told and attempt.job_id == job_id:
                 attempt.nudged.set()
 
     def _on_routes(self) -> None:

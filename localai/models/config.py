@@ -104,6 +104,8 @@ class ModelConfig:
     description: str = ""
     disabled: bool = False
     known_usecases: tuple[str, ...] = ()
+    #: Streams show how far the load is, also where the request does not ask for it.
+    stream_loading: bool = False
     loading: Loading = field(default_factory=Loading)
     options: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
@@ -152,6 +154,7 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
         description=top.text("description"),
         disabled=bool(top.flag("disabled")),
         known_usecases=tuple(_usecase(text) for text in top.texts("known_usecases")),
+        stream_loading=bool(top.flag("stream_loading")),
         loading=_loading(top, parameters),
         options=top.texts("options"),
         overrides=top.texts("overrides"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from localai.errors import StorageUnavailable
+from localai.errors import ModelHeld, StorageUnavailable
 
 
 @dataclass
@@ -18,15 +18,25 @@ class FakeStatus:
     state: str = "loading"
     error: str = ""
     retry_after_s: int = 7
+    progress: float = 0.0
 
     def message(self) -> str:
         return self.error or f"model {self.model} is {self.state}"
 
     def to_json(self) -> dict[str, Any]:
-        return {"model": self.model, "state": self.state, "job_id": self.job_id, "last_error": self.error or None}
+        return {
+            "model": self.model,
+            "state": self.state,
+            "progress": self.progress,
+            "job_id": self.job_id,
+            "last_error": self.error or None,
+        }
 
     def retry_after_header(self) -> int:
         return self.retry_after_s
+
+    def refusal(self) -> ModelHeld:
+        return ModelHeld(self.message(), self.to_json(), self.retry_after_s)
 
 
 @dataclass
@@ -63,17 +73,22 @@ class FakeLoads:
         if live or held:
             found = live or held
             assert found
-            return FakeTicket(found.job_id, "live" if live else "held", found)
+            return FakeTicket(found.job_id, "live" if live else "held", replace(found))
         status = FakeStatus(model, f"job-{len(self.attempts) + 1}")
         self.attempts[status.job_id] = status
-        return FakeTicket(status.job_id, "created", status)
+        return FakeTicket(status.job_id, "created", replace(status))
 
     def read(self, job_id: str) -> FakeStatus:
         if self.refusing:
             raise StorageUnavailable
         self.reads += 1
         self.was_read.release()
-        return self.attempts[job_id]
+        return replace(self.attempts[job_id])  # as it is at this moment
+
+    def move(self, job_id: str, state: str, progress: float = 0.0) -> None:
+        """The load gets further."""
+        status = self.attempts[job_id]
+        status.state, status.progress = state, progress
 
     def succeed(self, job_id: str) -> None:
         self.attempts[job_id].job_state = "succeeded"

@@ -18,6 +18,7 @@ from web.openai.responses import named
 from web.request_log import note
 from web.schemas.rerank import RerankCall, read_rerank
 from web.services import services
+from web.usecases import Use
 
 blueprint = Blueprint("jina_rerank", __name__)
 
@@ -28,7 +29,7 @@ blueprint = Blueprint("jina_rerank", __name__)
 def rerank() -> Response:
     call = read_rerank(read_json_object())
     note(model=call.model)
-    config = usable_config(call.model)
+    config = usable_config(call.model, Use.VECTORS)
     wanted = backend_pb2.RerankRequest(query=call.query, documents=call.documents, top_n=call.top_n)
     with ClientWatch.of(request.environ) as watch:
         found = services().serving.rerank(config, wanted, watch)

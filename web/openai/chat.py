@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 
 from flask import Blueprint, Response, jsonify, request
 
@@ -13,18 +14,22 @@ from localai.errors import CallCancelled, LocalAIError
 from localai.ids import new_id
 from localai.inference.convert import predict_options
 from localai.inference.streams import AnswerReader, whole
+from localai.models.config import ModelConfig
+from protos import backend_pb2
 from web.access import Access, open_to
 from web.body import read_json_object
 from web.client_watch import ClientWatch
+from web.cold_stream import wants_loading
 from web.errors import stream_body
 from web.openai.answers import DONE, Chunks, Head, completion, sse, usage_of
 from web.openai.defaults import chat_defaults
 from web.openai.models import usable_config
-from web.openai.responses import event_stream, named
+from web.openai.responses import cold_stream, event_stream, named
 from web.request_log import note, request_id
 from web.schemas.chat import ChatCall, read_chat
 from web.services import services
 from web.serving import AnswerStream
+from web.usecases import Use
 
 log = logs.get(__name__)
 
@@ -37,7 +42,7 @@ blueprint = Blueprint("openai_chat", __name__)
 def chat_completions() -> Response:
     call = read_chat(read_json_object(), request_id())
     note(model=call.model)
-    config = usable_config(call.model)
+    config = usable_config(call.model, Use.TEXT)
     options = predict_options(call.request, chat_defaults(config))
     watch = ClientWatch.of(request.environ)
     answering = _Answering(
@@ -47,12 +52,7 @@ def chat_completions() -> Response:
         timings="Extra-Usage" in request.headers,
     )
     if call.stream:
-        try:
-            stream = services().serving.stream(config, options, watch)
-        except BaseException:
-            watch.close()
-            raise
-        return named(event_stream(_events(answering, stream), stream.close), stream.node_id)
+        return _streamed(answering, config, options, watch)
     with watch:
         answer = services().serving.predict(config, options, watch)
     reader = AnswerReader()
@@ -70,6 +70,26 @@ class _Answering:
     limit: int
     head: Head
     timings: bool
+
+
+def _streamed(
+    answering: _Answering, config: ModelConfig, options: backend_pb2.PredictOptions, watch: ClientWatch
+) -> Response:
+    serving, shows_loading = services().serving, wants_loading(config)
+    stream: AnswerStream | None
+    try:
+        if shows_loading:
+            stream = serving.warm_stream(config, options, watch)
+        else:
+            stream = serving.stream(config, options, watch)
+    except BaseException:
+        watch.close()
+        raise
+    if stream is None:
+        return cold_stream(
+            lambda tell, lent: serving.told_stream(config, options, lent, tell), watch, partial(_events, answering)
+        )
+    return named(event_stream(_events(answering, stream), stream.close), stream.node_id)
 
 
 def _events(answering: _Answering, stream: AnswerStream) -> Generator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
@@ -19,16 +20,18 @@ from protos import backend_pb2
 from web.access import Access, open_to
 from web.body import read_json_object
 from web.client_watch import ClientWatch, LentWatch, Watch
+from web.cold_stream import wants_loading
 from web.errors import stream_body
 from web.fan_out import side_by_side
 from web.openai.answers import DONE, Head, sse, usage_of
 from web.openai.defaults import chat_defaults
 from web.openai.models import usable_config, with_model
-from web.openai.responses import event_stream, named
+from web.openai.responses import cold_stream, event_stream, named
 from web.request_log import note, request_id
 from web.schemas.completions import CompletionCall, read_completion
 from web.services import services
-from web.serving import Answer, AnswerStream
+from web.serving import Answer, AnswerStream, Tell
+from web.usecases import Use
 
 log = logs.get(__name__)
 
@@ -47,13 +50,14 @@ Options = backend_pb2.PredictOptions
 def completions(engine: str = "") -> Response:
     call = read_completion(with_model(read_json_object(), engine))
     note(model=call.model)
-    config, serving = usable_config(call.model), services().serving
+    config = usable_config(call.model, Use.TEXT)
     wanted = completion_options(call, config, request_id())
     head = Head(id=new_id(), created=int(time.time()), model=call.model)
     answering = _Answering(head, wanted, timings="Extra-Usage" in request.headers, include_usage=call.include_usage)
     watch = ClientWatch.of(request.environ)
     if call.stream:
-        return _streamed(answering, watch, lambda options: serving.stream(config, options, LentWatch(watch)))
+        return _streamed(answering, config, watch)
+    serving = services().serving
 
     def ask(options: Options, watch: Watch) -> Answer:
         return serving.predict(config, options, watch)
@@ -108,10 +112,11 @@ def _whole(answering: _Answering, answers: Sequence[Answer]) -> dict[str, Any]:
 class _InTurn:
     """The streams of several prompts, each opened when the one before has ended; the first is open already."""
 
-    def __init__(self, wanted: Sequence[Options], open_stream: Callable[[Options], AnswerStream]) -> None:
-        self._wanted, self._open = wanted, open_stream
-        self._now = open_stream(wanted[0])
-        self.node_id = self._now.node_id
+    def __init__(
+        self, wanted: Sequence[Options], first: AnswerStream, open_stream: Callable[[Options], AnswerStream]
+    ) -> None:
+        self._wanted, self._now, self._open = wanted, first, open_stream
+        self.node_id = first.node_id
 
     def __iter__(self) -> Iterator[tuple[Options, AnswerStream]]:
         yield self._wanted[0], self._now
@@ -125,12 +130,29 @@ class _InTurn:
         self._now.close()
 
 
-def _streamed(answering: _Answering, watch: ClientWatch, open_stream: Callable[[Options], AnswerStream]) -> Response:
+def _streamed(answering: _Answering, config: ModelConfig, watch: ClientWatch) -> Response:
+    serving, shows_loading = services().serving, wants_loading(config)
+    lent, wanted = LentWatch(watch), answering.wanted
+
+    def in_turn(first: AnswerStream, watch: Watch) -> _InTurn:
+        return _InTurn(wanted, first, lambda options: serving.stream(config, options, watch))
+
+    first: AnswerStream | None
     try:
-        streams = _InTurn(answering.wanted, open_stream)
+        if shows_loading:
+            first = serving.warm_stream(config, wanted[0], lent)
+        else:
+            first = serving.stream(config, wanted[0], lent)
     except BaseException:
         watch.close()
         raise
+    if first is None:
+
+        def open_first(tell: Tell, watch: Watch) -> _InTurn:
+            return in_turn(serving.told_stream(config, wanted[0], watch, tell), watch)
+
+        return cold_stream(open_first, watch, partial(_events, answering))
+    streams = in_turn(first, lent)
 
     def close() -> None:
         try:

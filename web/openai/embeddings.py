@@ -23,6 +23,7 @@ from web.request_log import note, request_id
 from web.schemas.embeddings import EmbeddingsCall, Input, read_embeddings
 from web.services import services
 from web.serving import Found
+from web.usecases import Use
 
 blueprint = Blueprint("openai_embeddings", __name__)
 
@@ -39,7 +40,7 @@ Vector = Found[backend_pb2.EmbeddingResult]
 def embeddings(engine: str = "") -> Response:
     call = read_embeddings(with_model(read_json_object(), engine))
     note(model=call.model)
-    config, serving, correlation_id = usable_config(call.model), services().serving, request_id()
+    config, serving, correlation_id = usable_config(call.model, Use.VECTORS), services().serving, request_id()
 
     def ask(given: Input, watch: Watch) -> Vector:
         return serving.embed(config, embedding_options(given, correlation_id), watch)

@@ -11,6 +11,7 @@ from localai.models.config import ModelConfig
 from web.access import Access, open_to
 from web.errors import ModelDisabled
 from web.services import services
+from web.usecases import Use, require
 
 blueprint = Blueprint("openai_models", __name__)
 
@@ -37,13 +38,18 @@ def _model(config: ModelConfig) -> dict[str, Any]:
     return {"id": config.name, "object": "model", "created": 0, "owned_by": "localai"}
 
 
-def usable_config(model: str) -> ModelConfig:
-    """The config of a model. Raises ModelNotFound or ModelDisabled; never loads anything."""
+def usable_config(model: str, use: Use | None = None) -> ModelConfig:
+    """The config of a model. Raises ModelNotFound, ModelDisabled, or BackendUnimplemented where it is not for this use.
+
+    Never loads anything.
+    """
     config = services().configs.get(model)
     if config is None:
         raise ModelNotFound(model)
     if config.disabled:
         raise ModelDisabled(f"the model {model!r} is switched off in its config")
+    if use is not None:
+        require(config, use)
     return config
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from flask import Response
 
+from localai.errors import LocalAIError
+from web.client_watch import Watch
+from web.cold_stream import ColdStream, S
+from web.errors import openai_body
+from web.openai.answers import DONE, sse
 from web.services import services
+from web.serving import Tell
 
 
 def named(response: Response, node_id: str) -> Response:
@@ -23,6 +29,20 @@ def event_stream(events: Generator[bytes], close: Callable[[], None]) -> Respons
     # A proxy that gathers the events would undo the streaming.
     response.headers["X-Accel-Buffering"] = "no"
     return response
+
+
+def cold_stream(
+    open_stream: Callable[[Tell, Watch], S], watch: Watch, events: Callable[[S], Iterable[bytes]]
+) -> Response:
+    """The response of a model that loads: it shows how far, then sends the events of the stream."""
+    stream = ColdStream(open_stream, watch)
+    stream.begin()
+    return event_stream(stream.events(events, _refusal), stream.close)
+
+
+def _refusal(error: LocalAIError) -> bytes:
+    """The end of a stream whose model did not come: what a 503 would have said."""
+    return sse(openai_body(error)) + DONE
 
 
 class _Body:

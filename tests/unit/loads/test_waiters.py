@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from localai.bus.memory import MemoryBus
-from localai.bus.subjects import job_result
+from localai.bus.subjects import job_progress, job_result
 from localai.errors import BackendUnavailable, CallCancelled, LocalAIError, ModelHeld, ModelLoading, StorageUnavailable
-from localai.loads.waiters import Waiter, Waiters
+from localai.loads.attempts import Status
+from localai.loads.waiters import Patience, Tell, Waiter, Waiters
 from tests.fakes.loads import FakeLoads
+from tests.fakes.routing import FakeClock
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +43,7 @@ class FakeRoutes:
 class Bench:
     """Waiters over fakes; `wait` runs one in a thread and returns its future."""
 
-    def __init__(self, *, wait_s: float = 0.0, poll_interval_s: float = LIMIT_S, per_model: int = 1000) -> None:
+    def __init__(self, *, wait_s: float = 0.0, poll_interval_s: float = LIMIT_S, **limits: Any) -> None:
         self.loads, self.routes, self.bus = FakeLoads(), FakeRoutes(), MemoryBus()
         self.loaded_on_refresh: set[str] = set()
         self.refreshes = 0
@@ -49,7 +53,7 @@ class Bench:
             self.refresh,
             wait_s=wait_s,
             poll_interval_s=poll_interval_s,
-            per_model=per_model,
+            **limits,
         )
         self.waiters.listen(self.bus)
         self.pool = ThreadPoolExecutor(64)
@@ -59,8 +63,8 @@ class Bench:
         self.routes.add(*self.loaded_on_refresh)
         return True
 
-    def attach(self, model: str = "m") -> tuple[Waiter, Future[None]]:
-        waiter = self.waiters.attach(model, "r1")
+    def attach(self, model: str = "m", tell: Tell | None = None) -> tuple[Waiter, Future[None]]:
+        waiter = self.waiters.attach(model, "r1", tell)
         return waiter, self.pool.submit(self._wait, waiter)
 
     @staticmethod
@@ -70,6 +74,9 @@ class Bench:
 
     def end(self, job_id: str) -> None:
         self.bus.publish(job_result(job_id), {})
+
+    def progress(self, job_id: str) -> None:
+        self.bus.publish(job_progress(job_id), {})
 
     def until_read(self) -> None:
         assert self.loads.was_read.acquire(timeout=LIMIT_S)
@@ -275,3 +282,125 @@ def test_models_wait_apart_from_each_other(bench: Bench) -> None:
     assert not two.done()
     bench.routes.add("two")
     two.result(LIMIT_S)
+
+
+def test_a_replica_that_comes_with_the_last_look_is_served_and_not_refused() -> None:
+    clock = FakeClock()
+    bench = Bench(wait_s=60, clock=clock)
+    _, wait = bench.attach()
+    bench.until_read()
+    bench.loads.succeed("job-1")  # its event is lost, and the next poll is far
+    bench.loaded_on_refresh = {"m"}
+    clock.advance(61)
+    (attempt,) = bench.waiters._attempts._attempts.values()
+    attempt.tell()
+    wait.result(LIMIT_S)
+    bench.pool.shutdown()
+
+
+def test_replicas_that_go_as_fast_as_they_come_end_the_wait(bench: Bench) -> None:
+    original = bench.loads.read
+
+    def read(job_id: str) -> Any:
+        bench.loads.succeed(job_id)  # and the table never shows it
+        return original(job_id)
+
+    bench.loads.read = read  # type: ignore[method-assign]
+    _, wait = bench.attach()
+    error = wait.exception(LIMIT_S)
+    assert isinstance(error, BackendUnavailable) and "as fast as they come" in error.message
+    assert bench.loads.requests[:3] == ["m"] * 3
+
+
+def test_who_is_told_reads_each_step_at_once_and_each_only_once(bench: Bench) -> None:
+    told: queue.SimpleQueue[Status] = queue.SimpleQueue()
+    _, wait = bench.attach(tell=told.put)
+    assert told.get(timeout=LIMIT_S).to_json()["state"] == "loading"
+    for step, percent in (("staging", 10.0), ("staging", 60.0), ("loading", 100.0)):
+        bench.loads.move("job-1", step, percent)
+        bench.progress("job-1")
+        seen = told.get(timeout=LIMIT_S).to_json()
+        assert (seen["state"], seen["progress"]) == (step, percent)
+    bench.progress("job-1")
+    bench.routes.add("m")
+    wait.result(LIMIT_S)
+    assert told.empty()
+
+
+def test_progress_costs_no_reading_where_nobody_is_told(bench: Bench) -> None:
+    _, wait = bench.attach()
+    bench.until_read()
+    for _ in range(20):
+        bench.progress("job-1")
+    bench.progress("job-of-somebody-else")
+    bench.routes.add("m")
+    wait.result(LIMIT_S)
+    assert bench.loads.reads == 1
+
+
+def test_no_reading_is_made_any_more_once_the_last_who_was_told_has_left(bench: Bench) -> None:
+    told: queue.SimpleQueue[Status] = queue.SimpleQueue()
+    leaver, left = bench.attach(tell=told.put)
+    _, stays = bench.attach()
+    told.get(timeout=LIMIT_S)
+    leaver.leave()
+    assert isinstance(left.exception(LIMIT_S), CallCancelled)
+    before = bench.loads.reads
+    bench.progress("job-1")
+    bench.routes.add("m")
+    stays.result(LIMIT_S)
+    assert bench.loads.reads <= before + 1
+
+
+def test_patience_is_for_the_whole_wait_or_for_silence() -> None:
+    patience = Patience(wait_s=60, silence_s=90)
+    assert patience.until(100, None, told=False) == patience.until(100, 150, told=False) == 160
+    assert Patience(wait_s=0).until(100, None, told=False) is None
+    assert patience.until(100, None, told=True) == 190
+    assert patience.until(100, 150, told=True) == 240
+
+
+def test_lj_03_who_is_told_waits_as_long_as_something_is_heard_of_the_load() -> None:
+    clock = FakeClock()
+    bench = Bench(wait_s=60, silence_s=90, clock=clock)
+    told: queue.SimpleQueue[Status] = queue.SimpleQueue()
+    _, wait = bench.attach(tell=told.put)
+    told.get(timeout=LIMIT_S)
+    for percent in range(10):
+        clock.advance(80)
+        bench.loads.move("job-1", "staging", float(percent))
+        bench.progress("job-1")
+        assert told.get(timeout=LIMIT_S).to_json()["progress"] == percent
+    bench.loads.refusing = True
+    clock.advance(91)
+    bench.progress("job-1")
+    error = wait.exception(LIMIT_S)
+    assert isinstance(error, ModelLoading) and error.loading["job_id"] == "job-1"
+    bench.pool.shutdown()
+
+
+def test_a_silence_is_more_than_one_look_that_fails() -> None:
+    bench = Bench(poll_interval_s=60, silence_s=90)
+    assert bench.waiters._means.patience.silence_s == 180
+
+
+def test_i6_who_is_told_reads_the_same_cause_as_who_is_not(bench: Bench) -> None:
+    told: queue.SimpleQueue[Status] = queue.SimpleQueue()
+    waits = [bench.attach(tell=told.put if number % 2 else None)[1] for number in range(10)]
+    told.get(timeout=LIMIT_S)
+    bench.loads.fail("job-1", "worker out of disk")
+    bench.end("job-1")
+    assert {str(wait.exception(LIMIT_S)) for wait in waits} == {"worker out of disk"}
+    assert bench.loads.requests == ["m"]
+
+
+def test_a_late_waiter_of_an_attempt_that_failed_reads_its_cause_and_begins_no_other(bench: Bench) -> None:
+    _, first = bench.attach()
+    bench.until_read()
+    bench.loads.fail("job-1", "digest mismatch")
+    bench.end("job-1")
+    assert isinstance(first.exception(LIMIT_S), ModelHeld)
+    _, late = bench.attach()
+    error = late.exception(LIMIT_S)
+    assert isinstance(error, ModelHeld) and error.message == "digest mismatch"
+    assert error.loading["job_id"] == "job-1"
