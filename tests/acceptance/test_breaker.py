@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import psutil
 import pytest
 
-from tests.acceptance.cluster import API_KEY, LIMIT_S, Cluster, Frontend, frozen, wait_for
+from tests.acceptance.cluster import API_KEY, LIMIT_S, Cluster, Frontend, alive, frozen, wait_for
 
 T = TypeVar("T")
 
@@ -72,6 +72,29 @@ def test_last_words_that_no_row_can_hold_fail_their_load_and_no_other(shared_clu
     (job,) = up.jobs(kind="model.load", subject="garbled")
     assert (job["state"], job["error_cause"]) == ("failed", "load_refused")
     assert "and half a pair" in job["error_detail"]["stderr_tail"]
+
+
+def test_tq_01_a_model_that_kills_its_worker_is_started_once_for_each_load_and_the_worker_comes_back(
+    shared_cluster: Cluster, up: Frontend
+) -> None:
+    """Its message is delivered again to the next life of the agent; the row, failed by then, starts nothing."""
+    shared_cluster.model("killer", "fault", "kill_parent:true")
+    shared_cluster.model("survivor", "fault", "tokens:1")
+    up.wait_for_model("survivor")
+    for attempt in (1, 2):
+        agent = up.process.child("worker_agent.main")
+        response = up.chat("killer")
+        assert response.status_code == 503, response.text
+        assert response.json()["error"]["code"] == "model_load_failed"
+        assert not alive(agent), "it was killed"
+        up.wait_for_nodes(1)
+        jobs = up.jobs(kind="model.load", subject="killer")
+        assert [job["state"] for job in jobs] == ["failed"] * attempt
+        assert {(job["error_cause"], job["attempts"]) for job in jobs} == {("worker_restarted", 1)}
+        assert up.chat_until_answered("survivor").status_code == 200
+        wait_for("the end of the hold", lambda: up.get("/api/models/killer/load-status").status_code == 404)
+    log = (shared_cluster.state_dir / "logs" / "agent.log").read_text(errors="replace")
+    assert sum("process started" in line and "process=killer#0" in line for line in log.splitlines()) == 2
 
 
 def test_a_thousand_waiting_clients_do_not_exhaust_the_open_files_of_a_web_process(up: Frontend) -> None:

@@ -162,8 +162,7 @@ def test_without_memory_for_both_the_new_revision_waits_until_the_old_one_is_gon
     assert control.step(ticket.job_id).op_state == OpState.SENT
 
 
-def test_the_claim_of_a_load_holds_no_lock_while_it_runs(world: World, control: Control) -> None:
-    """PM-05"""
+def test_pm_05_the_claim_of_a_load_holds_no_lock_while_it_runs(world: World, control: Control) -> None:
     Agent(world)
     placed_load(world, control, "pm-05")
     locks = world.sql("SELECT locktype FROM pg_locks WHERE locktype IN ('advisory', 'transactionid')")

@@ -132,6 +132,28 @@ def test_tq_03_consumers_move_again_after_each_break_of_the_broker_and_show_it_m
         sender.close()
 
 
+def test_tq_03_the_queue_keeps_moving_while_its_connections_are_broken_ten_times(
+    server: ValkeyServer, broker: ValkeyBroker
+) -> None:
+    ran: list[int] = []
+    register_control_actors(broker, lambda job_id, generation: ran.append(generation))
+    worker = start_worker(broker, {CONTROL_QUEUE}, threads=2)
+    sender, breaker = make_broker(server.url), make_broker(server.url)
+    assert isinstance(breaker, ValkeyBroker)
+    try:
+        wakeups = DramatiqWakeups(sender)
+        for generation in range(10):
+            broken = breaker.client.client_kill_filter(_type="normal", skipme=True)
+            assert broken >= 1, "somebody was connected"
+            eventually(lambda: (wakeups.wake_control(JOB, generation), generation in ran)[1], "the message")  # noqa: B023
+        assert worker.health().consumers_alive == 1
+        assert worker.health().problem is None
+    finally:
+        worker.stop(5)
+        sender.close()
+        breaker.close()
+
+
 def test_tq_03_a_frozen_broker_ends_no_consumer(server: ValkeyServer, broker: ValkeyBroker) -> None:
     ran: list[int] = []
     register_control_actors(broker, lambda job_id, generation: ran.append(generation))

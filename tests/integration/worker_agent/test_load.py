@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import threading
 from contextlib import ExitStack
 
 import grpc
@@ -15,6 +16,7 @@ from localai.jobs.operation_rules import Answer, Cause, OpState, Order, Phase
 from localai.loads.budget_rules import GIB, load_budget
 from protos import backend_pb2, backend_pb2_grpc
 from tests.integration.worker_agent.conftest import MakeRig, Rig, faults, order
+from tests.integration.worker_agent.fake_frontend import LIMIT_S
 from tests.loopback import eventually
 from worker_agent.processes import proc_table
 from worker_agent.processes.health import Dialed, dial
@@ -68,6 +70,9 @@ def test_lj_09_a_process_that_never_binds_is_stopped_and_its_stderr_is_reported(
     assert cause == Cause.START_TIMEOUT
     assert "LOCALAI_BACKEND_START_TIMEOUT" in message
     assert "warming up" in stderr
+    assert rig.frontend.reports[-1].processes == ()
+    address = rig.frontend.wait_report(wanted, OpState.ENDED).address or ""
+    assert dial(address.partition(":")[0], int(address.partition(":")[2])) is Dialed.REFUSED
 
 
 def test_a_process_that_ends_at_once_fails_the_start_with_its_last_lines(rig: Rig) -> None:
@@ -229,12 +234,34 @@ def test_lj_09_a_process_that_shares_its_port_with_a_stranger_is_not_ready(rig: 
     assert "another program listens" in message
 
 
+#: As many as fit into some twenty seconds of two cores; each forks a launcher beside live gRPC channels.
+PM_01_ROUNDS, PM_01_AT_ONCE = 10, 4
+
+
 def test_pm_01_many_starts_and_stops_while_health_is_asked_leave_none_stuck(rig: Rig) -> None:
-    for number in range(12):
-        wanted = rig.run(order(model=f"m{number}"))
-        ready = rig.frontend.wait_report(wanted, OpState.READY)
-        rig.frontend.stop_processes = (*rig.frontend.stop_processes, ready.process_instance)
-    rig.frontend.wait("no process is left", lambda: rig.frontend.instances() == set())
+    serving = rig.frontend.wait_report(rig.run(order(model="asked-all-the-time")), OpState.READY)
+    over, answered = threading.Event(), list[str]()
+
+    def ask() -> None:
+        with grpc.insecure_channel(serving.address) as channel:
+            stub = backend_pb2_grpc.BackendStub(channel)
+            while not over.wait(0.01):
+                answered.append(stub.Health(backend_pb2.HealthMessage(), timeout=10.0).message.decode())
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for round_ in range(PM_01_ROUNDS):
+            before = len(answered)
+            together = [rig.run(order(model=f"m{round_}-{number}")) for number in range(PM_01_AT_ONCE)]
+            ready = [rig.frontend.wait_report(wanted, OpState.READY).process_instance for wanted in together]
+            assert len(answered) > before, "Health was asked meanwhile"
+            rig.frontend.stop_processes = tuple(instance for instance in ready if instance)
+        rig.frontend.wait("only the first is left", lambda: rig.frontend.instances() == {serving.process_instance})
+    finally:
+        over.set()
+        asking.join(LIMIT_S)
+    assert set(answered) == {"OK"}
 
 
 def test_an_answer_stop_ends_a_ready_process_too(rig: Rig) -> None:

@@ -80,7 +80,7 @@ def test_a_file_that_is_cut_off_is_no_file(client: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", head("200 OK", 10) + b"half"])
-def test_silence_has_a_bound_before_the_answer_and_within_it(client: httpx2.Client, sent: bytes) -> None:
+def test_tq_02_silence_has_a_bound_before_the_answer_and_within_it(client: httpx2.Client, sent: bytes) -> None:
     over = threading.Event()
 
     def answer(connection: socket.socket, asked: bytes) -> None:

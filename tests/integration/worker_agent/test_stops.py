@@ -130,6 +130,59 @@ def test_c01_a_refused_claim_leaves_a_tombstone_so_a_repeat_is_dropped(rig: Rig)
     assert rig.frontend.claims == [(wanted.job_id, wanted.op_generation)]
 
 
+@pytest.mark.parametrize("by", ["stop", "answer"])
+def test_c03_a_stop_between_grant_and_start_leaves_nothing_to_start(make_rig: MakeRig, by: str) -> None:
+    granted, go_on = threading.Event(), threading.Event()
+
+    def after_grant(job_id: str) -> None:
+        granted.set()
+        assert go_on.wait(LIMIT_S)
+
+    rig = make_rig(hooks=Hooks(granted=after_grant))
+    wanted = rig.run(order())
+    try:
+        assert granted.wait(LIMIT_S)
+        if by == "stop":
+            threading.Thread(target=rig.agent.stops.stop, args=(stop_of(wanted),)).start()
+        else:
+            rig.frontend.answers[(wanted.job_id, wanted.op_generation)] = Answer.STOP
+        eventually(lambda: stage(rig, wanted) is Stage.ENDING, "the decision to end")
+    finally:
+        go_on.set()
+    ended = rig.frontend.wait_report(wanted, OpState.ENDED)
+    assert ended.error is not None and ended.error.cause == Cause.CANCELLED
+    assert ended.process_instance is None
+    assert rig.agent.operations.snapshot()[1] == ()
+
+
+def test_c03_a_grant_that_is_used_after_the_kill_ttl_starts_nothing(make_rig: MakeRig) -> None:
+    held = threading.Event()
+    rig = make_rig(hooks=Hooks(granted=lambda job_id: eventually(held.is_set)), **SHORT)
+    rig.frontend.verdict = lambda report: Answer.STOP if report.op_state is OpState.ENDED else Answer.WAIT
+    wanted = rig.run(order())
+    try:
+        eventually(lambda: stage(rig, wanted) is Stage.ENDING, "the watchdog's decision")
+    finally:
+        held.set()
+    ended = rig.frontend.wait_report(wanted, OpState.ENDED)
+    assert ended.error is not None and ended.error.cause == Cause.OPERATION_KILLED
+    assert ended.process_instance is None
+
+
+def test_tq_04_a_load_that_was_stopped_is_not_begun_again_by_a_second_delivery(rig: Rig) -> None:
+    wanted = rig.run(order(model_options=faults("load_delay:10m")))
+    rig.frontend.wait("a process", rig.frontend.instances)
+    rig.frontend.answers[(wanted.job_id, wanted.op_generation)] = Answer.STOP
+    rig.frontend.wait(
+        "nothing is left", lambda: not rig.frontend.instances() and not rig.frontend.reports[-1].operations
+    )
+    for _ in range(5):
+        rig.wake(wanted)
+    assert rig.agent.runner.join(LIMIT_S)
+    assert len(rig.frontend.claims) == 1
+    assert rig.agent.operations.snapshot() == ((), ())
+
+
 def test_tq_06_the_same_message_many_times_is_one_claim_and_one_process(rig: Rig) -> None:
     wanted = order()
     rig.frontend.orders[(wanted.job_id, wanted.op_generation)] = wanted
@@ -157,7 +210,7 @@ def test_an_operation_past_its_deadline_is_killed_although_it_is_renewed(rig: Ri
     wanted = rig.run(order(deadline_s=1.0, model_options=faults("load_delay:10m")))
     error = rig.frontend.wait_report(wanted, OpState.ENDED).error
     assert error is not None
-    assert "deadline" in error.message
+    assert "deadline" in error.message and "1 s after it was claimed; LOCALAI_STAGING_MAX_DURATION" in error.message
 
 
 def test_sc_02_a_ready_process_outlives_any_silence_of_the_frontends(make_rig: MakeRig) -> None:
