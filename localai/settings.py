@@ -356,6 +356,13 @@ class Settings:
         "150s",
         "How long a failed attempt holds the model when the worker never confirms its end.",
     )
+    legacy_window_s: float = _setting(
+        "LOCALAI_LEGACY_WINDOW",
+        "duration",
+        "45m",
+        "The stop window of a node whose agent is too old to confirm anything.",
+        "up run",
+    )
     report_window_s: float = _setting(
         "LOCALAI_REPORT_WINDOW",
         "duration",

@@ -50,6 +50,12 @@ INEQUALITIES = (
         "kill TTL + watchdog + stop grace + 5 % must be below the stop window",
     ),
     Inequality(
+        {"stop_window_s": 1},
+        "legacy_window_s",
+        "a node that confirms nothing is waited for as long as one that is silent, or longer",
+        or_equal=True,
+    ),
+    Inequality(
         {"waiter_poll_interval_s": 2},
         "report_window_s",
         "two polls of a waiter must fit into the report window",

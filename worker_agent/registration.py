@@ -32,6 +32,7 @@ def description(settings: Settings, addresses: Addresses, hostname: str, figures
         "version": localai.__version__,
         "labels": {},
         "max_replicas_per_model": 1,
+        "reports_operations": True,
         **figures,
     }
 

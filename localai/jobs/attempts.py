@@ -77,6 +77,7 @@ def end(uow: UnitOfWork, windows: Windows, job_id: JobId, ending: Ending, *, act
         "detail": to_json(ending.detail),
         "ended": ending.ended,
         "stop_window": windows.stop_s,
+        "legacy_window": windows.legacy_s,
         "report_window": windows.report_s,
         "generation": None,
         "owner": None,

@@ -15,6 +15,7 @@ from localai.jobs.event_rules import (
     Fail,
     Finish,
     FinishWork,
+    GiveUpStop,
     Lapse,
     Missing,
     NewIncarnation,
@@ -62,6 +63,7 @@ def place(job: Job, event: Place, now: datetime, windows: Windows) -> Job:
         node_id=event.node_id,
         op_generation=job.generation,
         op_state=OpState.SENT,
+        legacy=event.legacy,
         placed_at=now,
         args={**job.args, "order": dict(event.order)},
         message=None,
@@ -80,6 +82,7 @@ def claim(job: Job, event: Claim, now: datetime, windows: Windows) -> Job:
     return replace(
         job,
         node_incarnation=event.incarnation,
+        legacy=False,
         op_state=OpState.CLAIMED if first else job.op_state,
         op_claim_seq=event.seq if first else job.op_claim_seq,
         op_seen_at=now,
@@ -144,13 +147,18 @@ def finish(job: Job, event: Finish | FinishWork, now: datetime, windows: Windows
 def nothing_runs(job: Job, *, ended: bool = False) -> bool:
     """Whether it is a fact that no remote work of this attempt runs or will run.
 
-    A claim is what starts work, and it is refused once the row is terminal: what was never claimed never starts.
+    A claim is what starts work, and it is refused once the row is terminal: what was never claimed never starts. An
+    agent that does not claim starts what it was sent.
     """
-    return ended or job.op_generation is None or job.node_incarnation is None or job.op_state == OpState.ENDED
+    never_claimed = job.node_incarnation is None and not job.legacy
+    return ended or job.op_generation is None or never_claimed or job.op_state == OpState.ENDED
 
 
 def _end(job: Job, to: State, now: datetime, windows: Windows, *, cause: str, error: str, ended: bool = False) -> Job:
     over = nothing_runs(job, ended=ended)
+    stop_s = windows.legacy_s if job.legacy else windows.stop_s
+    # A legacy node is stopped by exact address only: without one there is nothing to send.
+    sent_at = None if over or (job.legacy and job.address is None) else now
     return replace(
         job,
         state=to,
@@ -161,9 +169,9 @@ def _end(job: Job, to: State, now: datetime, windows: Windows, *, cause: str, er
         dispatch_window_s=None,
         dispatch_expires_at=None,
         stop_state=StopState.CONFIRMED if over else StopState.PENDING,
-        stop_deadline=after(now, windows.stop_s),
-        stop_next_at=None if over else now,
-        hold_until=after(now, windows.report_s if over else windows.stop_s),
+        stop_deadline=after(now, stop_s),
+        stop_next_at=sent_at,
+        hold_until=after(now, windows.report_s if over else stop_s),
     )
 
 
@@ -234,6 +242,10 @@ def stop_pause_s(job: Job, now: datetime, windows: Windows) -> float:
 def retry_stop(job: Job, event: RetryStop, now: datetime, windows: Windows) -> Job:
     pause_s = stop_pause_s(job, now, windows)
     return replace(job, stop_attempts=job.stop_attempts + 1, stop_next_at=after(now, pause_s))
+
+
+def give_up_stop(job: Job, event: GiveUpStop, now: datetime, windows: Windows) -> Job:
+    return replace(job, stop_state=StopState.NONE, stop_next_at=None)
 
 
 def work_gone(job: Job, event: WorkGone, now: datetime, windows: Windows) -> Job:

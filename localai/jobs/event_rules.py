@@ -23,6 +23,8 @@ class Place:
     owner: OwnerId
     node_id: NodeId
     order: Mapping[str, Any]
+    #: The node's agent does not say that it reports operations.
+    legacy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,11 @@ class RetryStop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpStop:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkGone:
     """What the job was to bring about is a fact: the process it is about has ended."""
 
@@ -188,6 +195,7 @@ Event = (
     | NewIncarnation
     | ConfirmStop
     | RetryStop
+    | GiveUpStop
     | WorkGone
 )
 

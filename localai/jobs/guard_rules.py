@@ -116,6 +116,16 @@ def stop_due(job: Job, event: Any, now: datetime) -> bool:
     return job.stop_next_at is not None and job.stop_next_at <= now
 
 
+def sent_to_legacy_node(job: Job, event: Any, now: datetime) -> bool:
+    """it was sent to a legacy node, which proves nothing"""
+    return job.legacy
+
+
+def stop_window_over(job: Job, event: Any, now: datetime) -> bool:
+    """the stop window is over"""
+    return job.stop_deadline is not None and job.stop_deadline <= now
+
+
 def about_process_there(job: Job, event: Any, now: datetime) -> bool:
     """the job is about a process of that node, and has no operation of its own"""
     return bool(job.node_id == event.node_id and job.op_generation is None)

@@ -64,6 +64,8 @@ class Job:
     node_name: str | None = None
     op_generation: int | None = None
     node_incarnation: int | None = None
+    #: Sent to an agent of an older version, which does not claim: it may work on it, and only time ends its stop.
+    legacy: bool = False
     op_state: OpState | None = None
     op_seen_at: datetime | None = None
     op_claim_seq: int | None = None
@@ -119,6 +121,8 @@ class Windows:
     dispatch_max_s: float = 160.0
     stop_s: float = 150.0
     report_s: float = 15.0
+    #: The stop window of work that was sent to an agent which neither claims, nor reports, nor confirms.
+    legacy_s: float = 2700.0
     #: An operation that was sent and not claimed, or claimed and not reported, for this long has no worker.
     silent_s: float = 105.0
     #: A report this young proves that an agent works on a load whose owner is lost; None: no load is adopted.
@@ -135,6 +139,7 @@ class Windows:
             dispatch_max_s=settings.dispatch_window_max_s,
             stop_s=settings.stop_window_s,
             report_s=settings.report_window_s,
+            legacy_s=settings.legacy_window_s,
             silent_s=settings.silent_worker_s,
             adopt_fresh_s=settings.fresh_report_s if settings.job_adoption else None,
             stop_retry_max_s=settings.report_window_s,

@@ -296,7 +296,8 @@ class StopRequest:
 
     job_id: str
     op_generation: int
-    process_key: str
+    #: Left out for a legacy node, which would stop whatever has the name.
+    process_key: str | None = None
     address: str | None = None
     process_instance: str | None = None
 

@@ -157,6 +157,9 @@ class SweepMoves(Protocol):
     def due_stops(self, limit: int) -> Sequence[Job]:
         """Set the next time of pending stops that are due; the stops to send."""
 
+    def give_up_stops(self, limit: int) -> Sequence[Job]:
+        """Let go of stops of work on legacy nodes whose window is over; the rows as they are now."""
+
     def prune(self, older_than_s: float, limit: int) -> int:
         """Delete terminal jobs that ended long ago and that nothing refers to; how many."""
 

@@ -126,20 +126,24 @@ RETURNING jobs.*, clock_timestamp() AS read_at;
 
 -- end_job --
 -- The one statement behind fail, lapse, cancel and a new incarnation; they differ in the guard only.
--- Confirmed at once where it is a fact that nothing runs: said so, never sent, never claimed, or reported as ended.
+-- Confirmed at once where it is a fact that nothing runs: said so, never sent, never claimed, or reported as ended. A
+-- legacy node does not claim: what was sent to it may run, is stopped by its address only, and is given up by time only.
 UPDATE jobs
    SET state = %(to)s, error_cause = %(cause)s, error = %(error)s, error_detail = %(detail)s::jsonb,
        finished_at = clock_timestamp(), lease_expires_at = NULL, updated_at = clock_timestamp(),
        dispatch_window_s = NULL, dispatch_expires_at = NULL,
        cancel_requested_at = CASE WHEN %(guard)s = 'cancel' THEN clock_timestamp() ELSE cancel_requested_at END,
-       stop_state = CASE WHEN %(ended)s OR op_generation IS NULL OR node_incarnation IS NULL OR op_state = 'ended'
-                         THEN 'confirmed' ELSE 'pending' END,
-       stop_next_at = CASE WHEN %(ended)s OR op_generation IS NULL OR node_incarnation IS NULL OR op_state = 'ended'
-                           THEN NULL ELSE clock_timestamp() END,
-       stop_deadline = clock_timestamp() + make_interval(secs => %(stop_window)s),
+       stop_state = CASE WHEN %(ended)s OR op_generation IS NULL OR (node_incarnation IS NULL AND NOT legacy)
+                           OR op_state = 'ended' THEN 'confirmed' ELSE 'pending' END,
+       stop_next_at = CASE WHEN %(ended)s OR op_generation IS NULL OR (node_incarnation IS NULL AND NOT legacy)
+                             OR op_state = 'ended' OR (legacy AND address IS NULL) THEN NULL
+                           ELSE clock_timestamp() END,
+       stop_deadline = clock_timestamp()
+           + make_interval(secs => CASE WHEN legacy THEN %(legacy_window)s ELSE %(stop_window)s END),
        hold_until = clock_timestamp() + make_interval(secs =>
-           CASE WHEN %(ended)s OR op_generation IS NULL OR node_incarnation IS NULL OR op_state = 'ended'
-                THEN %(report_window)s ELSE %(stop_window)s END)
+           CASE WHEN %(ended)s OR op_generation IS NULL OR (node_incarnation IS NULL AND NOT legacy)
+                  OR op_state = 'ended' THEN %(report_window)s
+                WHEN legacy THEN %(legacy_window)s ELSE %(stop_window)s END)
  WHERE id = %(id)s AND (
        (%(guard)s = 'owner' AND generation = %(generation)s AND owner = %(owner)s AND state = 'running')
     OR (%(guard)s = 'lapse' AND generation = %(generation)s AND state = 'running'
@@ -271,6 +275,18 @@ UPDATE jobs
    AND COALESCE(node_incarnation, 0) <= %(incarnation)s
 RETURNING jobs.*, clock_timestamp() AS read_at;
 
+-- give_up_stops --
+-- Stops of work on legacy nodes, which confirm nothing: their window is over.
+WITH over AS (
+    SELECT id FROM jobs
+     WHERE stop_state = 'pending' AND legacy AND stop_deadline <= clock_timestamp()
+     ORDER BY stop_deadline LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+UPDATE jobs j SET stop_state = 'none', stop_next_at = NULL, updated_at = clock_timestamp()
+  FROM over
+ WHERE j.id = over.id AND j.stop_state = 'pending' AND j.legacy AND j.stop_deadline <= clock_timestamp()
+RETURNING j.*, clock_timestamp() AS read_at;
+
 -- prune_jobs --
 -- Terminal rows that nobody reads any more. A pending stop and the maker of a replica stay.
 DELETE FROM jobs WHERE id IN (
@@ -293,7 +309,7 @@ SELECT incarnation FROM nodes WHERE id = %(node)s FOR SHARE;
 UPDATE jobs
    SET node_incarnation = %(incarnation)s, op_seen_at = clock_timestamp(), updated_at = clock_timestamp(),
        op_state = CASE WHEN node_incarnation IS NULL THEN 'claimed' ELSE op_state END,
-       op_claim_seq = COALESCE(op_claim_seq, %(seq)s, (SELECT report_seq FROM nodes WHERE id = %(node)s)),
+       legacy = false, op_claim_seq = COALESCE(op_claim_seq, %(seq)s, (SELECT report_seq FROM nodes WHERE id = %(node)s)),
        dispatch_window_s = NULL, dispatch_expires_at = NULL
  WHERE id = %(id)s AND op_generation = %(op_generation)s AND node_id = %(node)s AND state = 'running'
    AND (node_incarnation IS NULL OR node_incarnation = %(incarnation)s)
@@ -385,10 +401,11 @@ SELECT id FROM jobs
  ORDER BY id FOR UPDATE;
 
 -- pending_before_incarnation --
--- Stops that the new life of the agent proves.
-SELECT id, op_generation FROM jobs
- WHERE node_id = %(node)s AND stop_state = 'pending' AND COALESCE(node_incarnation, 0) < %(incarnation)s
- ORDER BY id FOR UPDATE;
+-- Stops that the new life of the agent proves. A legacy agent ends nothing that older lives left.
+SELECT j.id, j.op_generation FROM jobs j JOIN nodes n ON n.id = j.node_id
+ WHERE j.node_id = %(node)s AND j.stop_state = 'pending' AND COALESCE(j.node_incarnation, 0) < %(incarnation)s
+   AND (n.reports_operations OR NOT j.legacy)
+ ORDER BY j.id FOR UPDATE OF j;
 
 -- delete_older_replicas --
 -- Rows of processes that an older life of the agent ran. Those still to be claimed carry no incarnation and stay.

@@ -21,6 +21,7 @@ from localai.jobs.event_rules import (
     Fail,
     Finish,
     FinishWork,
+    GiveUpStop,
     Lapse,
     Missing,
     NewIncarnation,
@@ -54,6 +55,7 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     Requeue: "requeued",
     ConfirmStop: "stop_confirmed",
     RetryStop: "stop_sent",
+    GiveUpStop: "stop_given_up",
 }
 
 _COLUMNS = tuple(field.name for field in fields(Job) if field.name != "node_name")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.jobs.attempts import Ending, end
 from localai.jobs.effect_rules import lapse_cause
-from localai.jobs.event_rules import Lapse, Requeue, RetryStop
+from localai.jobs.event_rules import GiveUpStop, Lapse, Requeue, RetryStop
 from localai.jobs.guard_rules import MAX_ADOPTIONS
 from localai.jobs.job import Job, State, Windows
 from localai.jobs.kinds import KINDS, Kind, Kinds, OnLapse
@@ -45,6 +45,14 @@ class PgSweepStore:
             jobs = jobs_of(uow.execute(SQL["due_stops"], parameters))
             for job in jobs:
                 record(uow, EVENT_NAMES[RetryStop], job, SWEEP, {"attempt": job.stop_attempts})
+            return jobs
+
+    def give_up_stops(self, limit: int) -> Sequence[Job]:
+        with self._unit_of_work() as uow:
+            jobs = jobs_of(uow.execute(SQL["give_up_stops"], {"limit": limit}))
+            for job in jobs:
+                uow.execute(SQL["free_replica"], {"id": job.id})
+                record(uow, EVENT_NAMES[GiveUpStop], job, SWEEP)
             return jobs
 
     def prune(self, older_than_s: float, limit: int) -> int:

@@ -12,7 +12,7 @@ from localai import logs
 from localai.errors import StorageUnavailable
 from localai.ids import JobId
 from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import Lapse, Requeue, Resend
+from localai.jobs.event_rules import GiveUpStop, Lapse, Requeue, Resend
 from localai.jobs.job import Job, State
 from localai.jobs.owner import Owner
 from localai.jobs.ports import OwnerMoves, SweepMoves
@@ -93,5 +93,11 @@ class Sweep:
                 self._step_later(job.id, job.generation)
 
     def _stops(self) -> None:
+        for job in self._sweeps.give_up_stops(LIMIT):
+            log.warning(
+                "the stop of a legacy node's work is given up: its window is over",
+                extra=logs.fields(job_id=job.id, subject=job.subject, node_id=job.node_id),
+            )
+            self._announcer.moved(GiveUpStop, job)
         for job in self._sweeps.due_stops(LIMIT):
             self._stop_later(job)

@@ -59,7 +59,8 @@ SELECT id FROM nodes WHERE id = %(node)s FOR UPDATE;
 -- place_job --
 -- The order is sent under the generation of this moment, which names the operation for ever.
 UPDATE jobs
-   SET node_id = %(node)s, op_generation = generation, op_state = 'sent', placed_at = clock_timestamp(),
+   SET node_id = %(node)s, op_generation = generation, op_state = 'sent',
+       legacy = NOT (SELECT reports_operations FROM nodes WHERE id = %(node)s), placed_at = clock_timestamp(),
        args = args || jsonb_build_object('order', %(order)s::jsonb), dispatch_window_s = %(dispatch)s,
        dispatch_expires_at = clock_timestamp() + make_interval(secs => %(dispatch)s),
        message = NULL, updated_at = clock_timestamp()

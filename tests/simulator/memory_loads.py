@@ -100,7 +100,13 @@ class MemoryLoads:
 
     def _place_on(self, job: Job, owner: OwnerId, chosen: Placement, reservation: Reservation) -> Job | NotPlaced:
         tables, key = self._tables, (job.subject, job.slot)
-        event = Place(generation=job.generation, owner=owner, node_id=chosen.node_id, order=reservation.order)
+        event = Place(
+            generation=job.generation,
+            owner=owner,
+            node_id=chosen.node_id,
+            order=reservation.order,
+            legacy=not tables.nodes[chosen.node_id].reports_operations,
+        )
         if key in tables.replicas:
             return NotPlaced.SLOT_TAKEN if tables.would_move(job.id, event) else NotPlaced.REPLACED
         placed = tables.move(job.id, event)

@@ -37,6 +37,7 @@ class MemoryNodes:
         node.credential_hash, node.last_heartbeat = credential_hash, now
         node.max_replicas_per_model = max(1, registration.max_replicas_per_model)
         node.figures = _kept(node.figures, registration.figures)
+        node.reports_operations = registration.reports_operations
         self._tables.nodes[node.id] = node
         moved = self._new_life(node.id, node.incarnation)
         self._tables.raise_version()

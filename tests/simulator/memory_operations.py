@@ -89,6 +89,8 @@ class MemoryOperations:
                 if ended is not None:
                     moved.append((NewIncarnation, ended))
         for job in here:
+            if job.legacy and not self._tables.nodes[node_id].reports_operations:
+                continue
             if job.stop_state == StopState.PENDING and (job.node_incarnation or 0) < incarnation:
                 confirmed = self.confirm_stop(job.id, job.op_generation or 0, incarnation, actor)
                 if confirmed is not None:

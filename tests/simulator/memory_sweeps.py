@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from localai.ids import OwnerId
-from localai.jobs.event_rules import Lapse, Requeue, RetryStop
+from localai.jobs.event_rules import GiveUpStop, Lapse, Requeue, RetryStop
 from localai.jobs.job import TERMINAL, Job, State, StopState, after
 from localai.jobs.kinds import KINDS, Kind, Kinds, OnLapse
 from localai.jobs.rows import EVENT_NAMES
@@ -59,6 +59,17 @@ class MemorySweeps:
             if sent is not None:
                 self._tables.record(EVENT_NAMES[RetryStop], sent, SWEEP, {"attempt": sent.stop_attempts})
                 moved.append(sent)
+        return moved
+
+    def give_up_stops(self, limit: int) -> Sequence[Job]:
+        pending = [job for job in self._tables.opened() if job.stop_state == StopState.PENDING]
+        moved: list[Job] = []
+        for job in pending:
+            over = self._tables.move(job.id, GiveUpStop()) if len(moved) < limit else None
+            if over is not None:
+                self._tables.free_replica(job.id)
+                self._tables.record(EVENT_NAMES[GiveUpStop], over, SWEEP)
+                moved.append(over)
         return moved
 
     def prune(self, older_than_s: float, limit: int) -> int:

@@ -52,6 +52,7 @@ class Node:
     figures: Figures = field(default_factory=Figures)
     last_heartbeat: datetime | None = None
     credential_hash: str = ""
+    reports_operations: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,7 @@ EDGES: list[tuple[str, float, float, str, str]] = [
     ("job_sweep_interval_s", 70, 69, "LOCALAI_ADOPT_WINDOW", "LOCALAI_WORKER_KILL_TTL"),
     ("stop_window_s", 106, 106.5, "LOCALAI_WORKER_KILL_TTL", "LOCALAI_STOP_WINDOW"),
     ("stop_grace_s", 52, 51.5, "LOCALAI_WORKER_KILL_TTL", "LOCALAI_STOP_WINDOW"),
+    ("legacy_window_s", 149, 150, "LOCALAI_STOP_WINDOW", "LOCALAI_LEGACY_WINDOW"),
     ("waiter_poll_interval_s", 7.5, 7, "LOCALAI_WAITER_POLL_INTERVAL", "LOCALAI_REPORT_WINDOW"),
     ("report_window_s", 10, 11, "LOCALAI_WAITER_POLL_INTERVAL", "LOCALAI_REPORT_WINDOW"),
     ("frontend_lease_ttl_s", 120, 119, "LOCALAI_FRONTEND_LEASE_TTL", "LOCALAI_PORT_QUARANTINE"),

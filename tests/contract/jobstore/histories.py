@@ -274,6 +274,7 @@ class History:
         self.twins.each(lambda stores, n: self._sorted(stores.sweeps.due_queued(100), n))
 
     def stops(self) -> None:
+        self.twins.each(lambda stores, n: self._sorted(stores.sweeps.give_up_stops(100), n))
         self.twins.each(lambda stores, n: self._sorted(stores.sweeps.due_stops(100), n))
 
     def prune(self) -> None:
@@ -289,7 +290,8 @@ class History:
 
     def register(self, name: str) -> None:
         figures = Figures(total_ram=16 * GIB, available_ram=16 * GIB)
-        rows = [stores.register(name, figures) for stores in self.twins.stores]
+        legacy = self.draw.random() < 0.2
+        rows = [stores.register(name, figures, legacy=legacy) for stores in self.twins.stores]
         self.twins.name_node(name, [node_id for node_id, _ in rows])
         assert len({incarnation for _, incarnation in rows}) == 1
         self.incarnation[name], self.seq[name] = rows[0][1], 0

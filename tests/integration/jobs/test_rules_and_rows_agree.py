@@ -26,6 +26,7 @@ from localai.jobs.event_rules import (
     Fail,
     Finish,
     FinishWork,
+    GiveUpStop,
     Lapse,
     Missing,
     NewIncarnation,
@@ -182,6 +183,9 @@ class Machine:
     def _RetryStop(self, event: RetryStop, job: Job) -> Any:
         return self.id in {job.id for job in self.world.sweeps.due_stops(100)}
 
+    def _GiveUpStop(self, event: GiveUpStop, job: Job) -> Any:
+        return self.id in {job.id for job in self.world.sweeps.give_up_stops(100)}
+
     def _end(self, ending: Ending) -> Job | None:
         with self.world.unit_of_work() as uow:
             return end(uow, self.world.windows, self.id, ending, actor="test")
@@ -209,7 +213,7 @@ def _event(draw: random.Random, job: Job, agent: Agent) -> Event:
     said = {"cause": "load_refused", "message": "no", "stderr_tail": ""} if op_state is OpState.ENDED else None
     events: list[Event] = [
         Take(**mine),
-        Place(**mine, node_id=agent.id, order={"n": draw.randrange(9)}),
+        Place(**mine, node_id=agent.id, order={"n": draw.randrange(9)}, legacy=agent.legacy),
         Resend(**mine),
         Claim(**operation, seq=draw.randrange(3)),
         Reported(
@@ -235,6 +239,7 @@ def _event(draw: random.Random, job: Job, agent: Agent) -> Event:
         NewIncarnation(node_id=agent.id, incarnation=incarnation + draw.choice([0, 1])),
         ConfirmStop(op_generation=op_generation, incarnation=incarnation),
         RetryStop(),
+        GiveUpStop(),
     ]
     return draw.choices(events, [_weight(event, job) for event in events])[0]
 
@@ -249,6 +254,7 @@ def _weight(event: Event, job: Job) -> float:
         Claim: job.op_state == OpState.SENT,
         Reported: job.op_state is not None,
         Finish: job.op_state == OpState.READY,
+        GiveUpStop: job.legacy,
         Adopt: job.lease_expires_at is not None and job.lease_expires_at <= job.read_at,
         Renew: False,
         Progress: False,
@@ -262,13 +268,14 @@ HISTORIES, STEPS = 90, 24
 
 
 def test_random_histories_give_the_same_rows(world: World) -> None:
-    agent, accepted_moves = Agent(world), set()
+    agents, accepted_moves = (Agent(world), Agent(world, legacy=True)), set()
     for seed in range(HISTORIES):
         draw = random.Random(seed)
+        agent = agents[seed % 3 == 0]
         machine = Machine(world, agent, f"history-{seed}")
         for _ in range(STEPS):
             if draw.random() < 0.25:
-                machine.let_pass(draw.choice([3, 3, 11, 11, 31, 200]))
+                machine.let_pass(draw.choice([3, 3, 11, 11, 31, 200, 2700]))
             before = machine.row()
             event = _event(draw, before, agent)
             outcome = rules.decide(before, event, before.read_at, world.windows)

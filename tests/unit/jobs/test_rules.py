@@ -19,6 +19,7 @@ from localai.jobs.event_rules import (
     Fail,
     Finish,
     FinishWork,
+    GiveUpStop,
     Lapse,
     Missing,
     NewIncarnation,
@@ -39,6 +40,7 @@ from localai.jobs.event_rules import (
 )
 from localai.jobs.job import DOOMED, LIVE, TERMINAL, Job, State, StopState
 from localai.jobs.operation_rules import OpState, Phase
+from localai.jobs.stops import exact_stop
 from tests.unit.jobs.builders import NODE, NOW, OWNER, WINDOWS, at, claimed, queued, ready, running, sent, stopping
 
 pytestmark = pytest.mark.unit
@@ -106,6 +108,9 @@ def moved(job: Job, event: Event) -> Job:
         (stopping(), ConfirmStop(op_generation=7, incarnation=2), "proves_end"),
         (stopping(), ConfirmStop(op_generation=6, incarnation=3), "proves_end"),
         (stopping(stop_next_at=at(1)), RetryStop(), "stop_due"),
+        (stopping(stop_deadline=at(-1)), GiveUpStop(), "sent_to_legacy_node"),
+        (stopping(legacy=True), GiveUpStop(), "stop_window_over"),
+        (stopping(legacy=True, stop_deadline=at(-1), stop_state=StopState.CONFIRMED), GiveUpStop(), "stop_pending"),
         (queued(node_id=NODE), WorkGone(node_id=NodeId("other")), "about_process_there"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Event) else None,
@@ -147,6 +152,31 @@ def test_c13_whoever_lost_a_load_can_write_nothing_of_it_once_it_is_adopted(even
     assert rules.decide(adopted, event, NOW, WINDOWS) == rules.Refused("owned")
     again = moved(ready(**LOST), replace(ADOPT, owner=OWNER))
     assert rules.decide(again, event, NOW, WINDOWS) == rules.Refused("owned"), "also by the same process"
+
+
+@pytest.mark.parametrize("address", [None, "10.0.0.5:50052"])
+def test_what_was_sent_to_a_legacy_node_holds_long_and_is_stopped_by_exact_address_only(address: str | None) -> None:
+    outcome = accepted(sent(legacy=True, address=address), Cancel())
+    job = outcome.job
+    assert (job.stop_state, job.hold_until) == (StopState.PENDING, at(WINDOWS.legacy_s))
+    assert (job.stop_next_at is None) == (address is None)
+    request = exact_stop(job)
+    assert (request is None) == (address is None)
+    if request is not None:
+        body = request.to_json()
+        assert (body["address"], body["process_key"], body["process_instance"]) == (address, None, None)
+        assert job.subject not in str(list(body.values()))
+
+
+def test_a_legacy_stop_ends_with_its_window_and_without_a_proof() -> None:
+    job = moved(stopping(legacy=True, node_incarnation=None, stop_deadline=at(-1)), GiveUpStop())
+    assert (job.stop_state, job.stop_next_at) == (StopState.NONE, None)
+
+
+def test_a_claim_shows_that_its_agent_is_no_legacy_one() -> None:
+    job = moved(sent(legacy=True), Claim(op_generation=7, node_id=NODE, incarnation=3, seq=1))
+    assert not job.legacy
+    assert moved(job, Cancel()).hold_until == at(WINDOWS.stop_s)
 
 
 def test_a_second_claim_of_one_incarnation_changes_neither_state_nor_claim() -> None:
