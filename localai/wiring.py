@@ -224,7 +224,7 @@ def make_ownership(
         ),
         MODEL_UNLOAD: UnloadSteps(owner, rows.unloads, announcer),
         NODE_DRAIN: DrainSteps(owner, rows.node_drains, rows.unloads, announcer, bus),
-        MODEL_INSTALL: InstallSteps(owner, rows.jobs, plans, announcer, pool=installs),
+        MODEL_INSTALL: InstallSteps(owner, rows.jobs, plans, announcer, pool=installs, budgets=Budgets.of(settings)),
         REPLICA_CLEANUP: CleanupSteps(owner, rows.operations, stops, announcer, windows, elsewhere=elsewhere),
     }
 

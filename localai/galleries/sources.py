@@ -19,8 +19,8 @@ from localai.galleries.workspaces import workspace
 from localai.jobs.operation_rules import Cause
 from localai.staging.digests import CHUNK_BYTES, Cancelled, Digests, Progress, ignore_progress, never
 
-#: Longest a download may last; the job that runs it has its own bound and a cancel.
-DOWNLOAD_LIMIT_S = 6 * 3600.0
+#: Longest a download may last where nobody else bounds it; the job that runs it does, by silence and by a cap.
+DOWNLOAD_LIMIT_S = 24 * 3600.0
 
 
 def fetch(
@@ -44,10 +44,14 @@ def fetch(
 
     Raises OperationFailed: model_fetch_failed, digest_mismatch, disk_full, cancelled.
     """
-    with _as_failures(destination, models_folder):
-        if destination.is_file() and (not sha256 or digests.digest(destination, cancelled=cancelled) == sha256):
-            return
     reached = Reached(progress)
+
+    def read(_done: int, total: int) -> None:
+        reached(0, total)  # it moves, and nothing of it is fetched
+
+    with _as_failures(destination, models_folder):
+        if destination.is_file() and (not sha256 or digests.digest(destination, read, cancelled) == sha256):
+            return
     with _as_failures(destination, models_folder), workspace(models_folder) as folder:
         opened = _opened(
             uri, folder, models_folder, size=size, progress=reached, cancelled=cancelled, timeout_s=timeout_s

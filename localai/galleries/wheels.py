@@ -93,12 +93,13 @@ def _watch(
     cancelled: Callable[[], bool],
     timeout_s: float,
 ) -> int:
-    until = clock.boottime() + timeout_s
+    until, seen = clock.boottime() + timeout_s, 0
     while True:
         try:
             return process.wait(WATCH_INTERVAL_S)
         except subprocess.TimeoutExpired:
-            received(_size_of(folder))
+            if (size := _size_of(folder)) != seen:  # to be called is to have moved
+                received(seen := size)
         if cancelled():
             raise OperationFailed(Cause.CANCELLED, "the download was cancelled")
         if clock.boottime() >= until:

@@ -117,6 +117,23 @@ def bound(job: Job, budgets: Budgets, budget: LoadBudget) -> Bound | None:
             return _earlier(cap, _base(job.placed_at, budgets))
 
 
+def install_bound(job: Job, budgets: Budgets) -> Bound | None:
+    """The bound of fetching and hashing a model's files on this side, as of staging: silence, and the cap."""
+    if job.started_at is None:
+        return None
+    since = max(job.phase_started_at or job.started_at, job.progress_at or job.started_at)
+    text = (
+        f"fetching the model's files moved nothing for {budgets.stall_s:g} s, at {job.message or 'the first file'}; "
+        "LOCALAI_STAGING_STALL_WINDOW sets the limit"
+    )
+    cap = Bound(
+        after(job.started_at, budgets.max_duration_s),
+        f"fetching the model's files took longer than {budgets.max_duration_s:g} s; "
+        "LOCALAI_STAGING_MAX_DURATION sets the cap",
+    )
+    return _earlier(cap, Bound(after(since, budgets.stall_s), text, stalled=True))
+
+
 def _base(placed_at: datetime, budgets: Budgets) -> Bound:
     load_s = budgets.pinned_load_s or LOAD_BASE_S
     text = (

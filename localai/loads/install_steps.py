@@ -21,6 +21,7 @@ from localai.jobs.kinds import MODEL_LOAD
 from localai.jobs.operation_rules import Cause
 from localai.jobs.owner import Owner
 from localai.jobs.ports import JobReads
+from localai.loads.budget_rules import Bound, Budgets, install_bound
 from localai.loads.ports import InstallProgress, InstallsModels
 
 log = logs.get(__name__)
@@ -40,19 +41,24 @@ class InstallSteps:
         announcer: Announcer,
         *,
         pool: Executor,
+        budgets: Budgets | None = None,
         clock: Callable[[], float] = boottime,
     ) -> None:
         self._owner, self._reads, self._models, self._announcer = owner, reads, models, announcer
-        self._pool, self._clock = pool, clock
+        self._pool, self._budgets, self._clock = pool, budgets or Budgets(), clock
         self._lock = threading.Lock()
         self._running: set[tuple[JobId, int]] = set()
 
     def due(self, job: Job) -> bool:
         with self._lock:
-            return (job.id, job.generation) not in self._running
+            working = (job.id, job.generation) in self._running
+        return not working or self._overdue(job) is not None
 
     def step(self, job: Job) -> None:
         key = (job.id, job.generation)
+        if (over := self._overdue(job)) is not None:
+            self._give_up(job, over)
+            return
         with self._lock:
             if key in self._running:
                 return
@@ -62,6 +68,16 @@ class InstallSteps:
         except RuntimeError:
             # The process is shutting down; another owner takes the job when the lease has lapsed.
             self._done(job)
+
+    def _overdue(self, job: Job) -> Bound | None:
+        limit = install_bound(job, self._budgets)
+        return limit if limit is not None and job.read_at > limit.at else None
+
+    def _give_up(self, job: Job, over: Bound) -> None:
+        """The work may be stuck in a read that nothing ends; it writes nothing any more, and its thread is lost."""
+        cause = Cause.STAGING_STALLED if over.stalled else Cause.BUDGET_OVER
+        self._owner.fail(job, cause, over.text, ended=True)
+        self._wake_load(job)
 
     def _work(self, job: Job) -> None:
         with logs.bound(job_id=job.id, generation=job.generation, model=job.subject):

@@ -238,6 +238,39 @@ def test_an_install_that_fails_is_the_cause_of_its_load(world: World) -> None:
 
 
 @pytest.mark.usefixtures("nodes")
+def test_lj_04_an_install_in_which_nothing_moves_fails_its_load_and_the_stuck_work_writes_nothing(
+    world: World,
+) -> None:
+    Agent(world)
+    fetching = Fetching(world, "stuck")
+    world.plans.plans["stuck"] = _unfetched("stuck")
+    with ThreadPoolExecutor(1) as pool:
+        control = _with_installs(world, fetching, pool)
+        ticket = world.loads.request("stuck", "r1")
+        control.step(ticket.job_id)
+        install = world.jobs.live(MODEL_INSTALL, "stuck")
+        assert install is not None
+        control.step(install.id)
+        assert fetching.started.wait(60)
+        control.sweep.run_once()
+        assert world.job(install.id).state == State.RUNNING
+        world.sql(
+            "UPDATE jobs SET started_at = started_at - interval '400 s', "
+            "phase_started_at = phase_started_at - interval '400 s' WHERE id = %(id)s",
+            id=install.id,
+        )
+        control.sweep.run_once()
+        control.sweep.run_once()
+        row, load = world.job(install.id), world.job(ticket.job_id)
+        assert (row.state, row.error_cause) == (State.FAILED, "staging_stalled")
+        assert "LOCALAI_STAGING_STALL_WINDOW" in (row.error or "")
+        assert (load.state, load.error_cause, load.error) == (State.FAILED, "staging_stalled", row.error)
+        fetching.go_on.set()
+    assert fetching.cancelled_seen, "the work learns it with its next piece"
+    assert world.job(install.id).error == row.error
+
+
+@pytest.mark.usefixtures("nodes")
 def test_an_install_whose_job_was_cancelled_stops_its_own_work_and_writes_nothing(world: World) -> None:
     world.plans.plans["cancelled"] = _unfetched("cancelled")
     fetching = Fetching(world, "cancelled")

@@ -6,7 +6,7 @@ import pytest
 
 from localai.jobs.job import Job
 from localai.jobs.operation_rules import OpState, Phase
-from localai.loads.budget_rules import GIB, MIB, Budgets, bound, load_budget, silent, size_text
+from localai.loads.budget_rules import GIB, MIB, Budgets, bound, install_bound, load_budget, silent, size_text
 from tests.unit.jobs.builders import NOW, at, claimed, running, sent
 
 pytestmark = pytest.mark.unit
@@ -100,6 +100,22 @@ def test_lj_03_no_limit_of_the_agent_outlasts_the_bound_of_the_owner(size: int |
     for begun_s in (0.0, 1500.0, 40_000.0):
         job = claimed(placed_at=at(-begun_s), started_at=at(-begun_s), phase=Phase.LOADING, phase_started_at=NOW)
         assert _bound_s(job, size, budgets) >= 120 + load_budget(size, pinned).seconds + budgets.slack_s
+
+
+def test_lj_04_fetching_and_hashing_here_are_bounded_by_silence_and_the_cap_too() -> None:
+    assert install_bound(running(started_at=None), BUDGETS) is None
+    old = {"started_at": at(-50_000), "phase_started_at": at(-49_000), "message": "weights.gguf"}
+    for moved_s, left_s in ((-1, 299), (-400, -100)):
+        limit = install_bound(running(**old, progress_at=at(moved_s)), BUDGETS)
+        assert limit is not None and limit.stalled
+        assert (limit.at - NOW).total_seconds() == left_s
+        assert "300 s" in limit.text and "weights.gguf" in limit.text and "LOCALAI_STAGING_STALL_WINDOW" in limit.text
+    taken_again = running(started_at=at(-900), phase_started_at=NOW, progress_at=at(-600))
+    limit = install_bound(taken_again, BUDGETS)
+    assert limit is not None and (limit.at - NOW).total_seconds() == 300, "a new owner begins anew"
+    capped = install_bound(running(started_at=at(-24 * 3600 - 1), phase_started_at=NOW, progress_at=NOW), BUDGETS)
+    assert capped is not None and not capped.stalled
+    assert (capped.at - NOW).total_seconds() == -1 and "LOCALAI_STAGING_MAX_DURATION" in capped.text
 
 
 @pytest.mark.parametrize("phase", list(Phase))
