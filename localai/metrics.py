@@ -175,6 +175,15 @@ UNCONFIRMED_STOPS = AtScrape(
     FRONTEND,
 )
 
+QUARANTINES = AtScrape(
+    "localai_quarantines",
+    ("model", "node", "cause"),
+    "failures",
+    "Models that are kept off a node after failures in a row with one cause, and how many those are; no series for any "
+    "other model.",
+    FRONTEND,
+)
+
 # Bytes and queues
 
 STAGING_BYTES = _counter(
@@ -291,6 +300,8 @@ _SCRAPING = (
     "  process ended.",
     "- `increase(localai_lease_losses_total[10m])` above zero: a control process was killed, paused, or cut off from",
     "  the database.",
+    "- `localai_quarantines`, when there is any: a model does not load on a node, and nothing tries it there again;",
+    "  [what to do](../guides/failing-models.md).",
     "- `localai_queue_depth` of a node that does not fall: its agent does not take orders.",
     "- `localai_source_up` of zero.",
 )

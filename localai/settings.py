@@ -431,6 +431,15 @@ class Settings:
         "LOCALAI_STOP_GRACE", "duration", "10s", "Time between TERM and KILL of a process group."
     )
 
+    quarantine_after: int = _setting(
+        "LOCALAI_QUARANTINE_AFTER",
+        "integer",
+        "3",
+        "So many failures in a row of one revision of a model on one node, with one cause, keep further attempts away "
+        "from there; 0 never does.",
+        "up run",
+    )
+
     # Cluster
     model_load_wait_s: float = _setting(
         "LOCALAI_MODEL_LOAD_WAIT",

@@ -13,6 +13,12 @@ SELECT n.name, count(j.id) AS jobs
   FROM nodes n LEFT JOIN jobs j ON j.node_id = n.id AND j.stop_state = 'pending'
  GROUP BY n.name;
 
+-- quarantines --
+-- Streaks of failures that keep a model off a node.
+SELECT s.model, n.name AS node, s.cause, s.failures
+  FROM failure_streaks s JOIN nodes n ON n.id = s.node_id
+ WHERE %(after)s > 0 AND s.failures >= %(after)s;
+
 -- node_queues --
 -- Every node has a queue.
 SELECT id, name FROM nodes;

@@ -35,6 +35,7 @@ class _Rows:
 
     loads: Labelled
     stops: Labelled
+    quarantines: Labelled
     #: Names of nodes by id.
     nodes: Mapping[str, str]
     xmin_age: float
@@ -44,9 +45,16 @@ class Gauges:
     """Figures that no process keeps. One reading at a time, and none more often than every few seconds."""
 
     def __init__(
-        self, unit_of_work: UnitOfWorkFactory, depths: Depths, *, clock: Callable[[], float] = boottime
+        self,
+        unit_of_work: UnitOfWorkFactory,
+        depths: Depths,
+        *,
+        quarantine_after: int = 0,
+        clock: Callable[[], float] = boottime,
     ) -> None:
+        """``quarantine_after`` failures in a row are a quarantine; 0: there is none."""
         self._unit_of_work, self._depths, self._clock = unit_of_work, depths, clock
+        self._quarantine_after = quarantine_after
         self._lock = threading.Lock()
         self._read_at = float("-inf")
         self._families: list[Family] = []
@@ -68,6 +76,7 @@ class Gauges:
             families += [
                 metrics.LOAD_JOBS.family(rows.loads),
                 metrics.UNCONFIRMED_STOPS.family(rows.stops),
+                metrics.QUARANTINES.family(rows.quarantines),
                 metrics.OLDEST_XMIN_AGE.family({(): rows.xmin_age}),
             ]
         if depths is not None:
@@ -81,6 +90,7 @@ class Gauges:
             with self._unit_of_work() as uow:
                 loads = uow.execute(SQL["live_loads"], {"kind": _LOAD}).all()
                 stops = uow.execute(SQL["unconfirmed_stops"]).all()
+                held = uow.execute(SQL["quarantines"], {"after": self._quarantine_after}).all()
                 nodes = uow.execute(SQL["node_queues"]).all()
                 age = uow.execute(SQL["oldest_xmin_age"]).scalar_one()
         except StorageUnavailable as error:
@@ -89,6 +99,7 @@ class Gauges:
         return _Rows(
             loads={(row.state, row.phase): float(row.jobs) for row in loads},
             stops={(row.name,): float(row.jobs) for row in stops},
+            quarantines={(row.model, row.node, row.cause): float(row.failures) for row in held},
             nodes={row.id: row.name for row in nodes},
             xmin_age=float(age),
         )

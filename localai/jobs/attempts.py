@@ -14,6 +14,7 @@ from localai.jobs.job import Job, State, StopState, Windows
 from localai.jobs.kinds import Kinds
 from localai.jobs.operation_rules import Cause
 from localai.jobs.ports import NewJob
+from localai.jobs.quarantine_rules import counts
 from localai.jobs.rows import SQL, job_of, one_job, record, record_end, to_json
 
 
@@ -90,7 +91,23 @@ def end(uow: UnitOfWork, windows: Windows, job_id: JobId, ending: Ending, *, act
         return None
     uow.execute(SQL["doom_replica" if job.stop_state == StopState.PENDING else "free_replica"], {"id": job_id})
     record_end(uow, ending.move, job, actor)
+    if counts(job):
+        _count_failure(uow, job)
     return job
+
+
+def _count_failure(uow: UnitOfWork, job: Job) -> None:
+    """The failure speaks against its node: enough of them in a row keep the model off it."""
+    parameters = {
+        "model": job.subject,
+        "revision": job.revision,
+        "node": job.node_id,
+        "cause": job.error_cause,
+        "at": job.finished_at,
+        "error": job.error or "",
+        "job": job.id,
+    }
+    uow.execute(SQL["count_failure"], parameters)
 
 
 def cancel(uow: UnitOfWork, kinds: Kinds, windows: Windows, job_id: JobId, *, actor: str) -> list[Job]:

@@ -175,6 +175,15 @@ DELETE FROM replicas WHERE job_id = %(id)s;
 UPDATE replicas SET state = 'unloading', updated_at = clock_timestamp()
  WHERE job_id = %(id)s AND state IN ('staging', 'loading');
 
+-- count_failure --
+-- One more failure in a row of this revision on its node; another cause begins a new row of them.
+INSERT INTO failure_streaks AS s (model, revision, node_id, cause, failures, since, last_at, error, job_id)
+VALUES (%(model)s, %(revision)s, %(node)s, %(cause)s, 1, %(at)s, %(at)s, %(error)s, %(job)s)
+ON CONFLICT (model, revision, node_id) DO UPDATE
+   SET failures = CASE WHEN s.cause = EXCLUDED.cause THEN s.failures + 1 ELSE 1 END,
+       since = CASE WHEN s.cause = EXCLUDED.cause THEN s.since ELSE EXCLUDED.since END,
+       cause = EXCLUDED.cause, last_at = EXCLUDED.last_at, error = EXCLUDED.error, job_id = EXCLUDED.job_id;
+
 -- lapsed_to_adopt --
 -- Loads whose owner is lost while their agent works on them, or that were not sent yet. Locks the subjects, because each
 -- gets a generation, and the rows: several of them are moved at once, and nobody may wait for them in another order.

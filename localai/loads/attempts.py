@@ -33,6 +33,8 @@ class Status(Protocol):
     def message(self) -> str: ...
     def to_json(self) -> dict[str, Any]: ...
     def retry_after_header(self) -> int: ...
+    def refusal(self) -> ModelHeld:
+        """A new error each time, for an attempt that takes no waiters any more."""
 
 
 class Ticket(Protocol):
@@ -209,14 +211,14 @@ class Attempts:
             return
         attempt.status = status = ticket.status
         if ticket.state == HELD:
-            attempt.refusal = lambda: _held(status)
+            attempt.refusal = status.refusal
         attempt.job_id = ticket.job_id
 
     def _read(self, attempt: Attempt, job_id: str) -> None:
         attempt.status = status = self._loads.read(job_id)
         attempt.read_at = self._clock()
         if status.job_state in _ENDED_BADLY:
-            attempt.refusal = lambda: _held(status)
+            attempt.refusal = status.refusal
         elif status.job_state == _SUCCEEDED and self._refresh():
             attempt.done = True
 
@@ -248,7 +250,3 @@ class Attempts:
     def _all(self) -> list[Attempt]:
         with self._lock:
             return list(self._attempts.values())
-
-
-def _held(status: Status) -> ModelHeld:
-    return ModelHeld(status.message(), status.to_json(), status.retry_after_header())

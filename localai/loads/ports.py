@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from localai.ids import JobId, OwnerId
+from localai.ids import JobId, NodeId, OwnerId
 from localai.jobs.job import Job
 from localai.jobs.operation_rules import StagedFile
 from localai.jobs.ports import Intake
+from localai.jobs.quarantine_rules import Streak
 from localai.loads.eta_rules import LoadDurations
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
@@ -94,6 +95,13 @@ class NotFinished(StrEnum):
     OTHER_INCARNATION = "other_incarnation"
 
 
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """No attempt was made: each node that serves has refused this revision again and again."""
+
+    streaks: tuple[Streak, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """What a placement writes beside the node."""
@@ -109,8 +117,11 @@ Choose = Callable[[Sequence[NodeOffer]], Placement | NoRoom]
 class LoadMoves(Protocol):
     """The moves that only loads make. Each is one transaction; all raise StorageUnavailable."""
 
-    def request(self, model: str, revision: str) -> tuple[Intake, Job]:
-        """Attach to the live attempt, say that the model serves, obey the hold, or create an attempt on a free slot."""
+    def request(self, model: str, revision: str) -> tuple[Intake, Job] | Quarantined:
+        """Attach to the live attempt, say that the model serves, obey the hold, or create an attempt on a free slot.
+
+        None is created where every node that serves has a quarantine for this revision.
+        """
 
     def place(self, job: Job, owner: OwnerId, choose: Choose, reservation: Reservation) -> Job | NoRoom | NotPlaced:
         """Choose a node and reserve slot, memory and disk on it, all in one transaction.
@@ -140,6 +151,19 @@ class LoadReads(Protocol):
         """The live attempt, else the one whose hold lies ahead."""
 
     def attempt(self, job_id: JobId) -> LoadRow | None: ...
+
+
+class Quarantines(Protocol):
+    """Failures in a row that keep models off nodes. Every method raises StorageUnavailable."""
+
+    def list(self, *, model: str | None = None, node_id: NodeId | None = None) -> Sequence[Streak]:
+        """The quarantines of a model, of a node, or all."""
+
+    def blocking(self, model: str) -> Quarantined | None:
+        """What keeps a model from every node that serves; None where one of them may still try."""
+
+    def lift(self, model: str) -> int:
+        """Forget every failure of a model; how many quarantines that ends."""
 
 
 class History(Protocol):

@@ -137,3 +137,29 @@ SELECT d.pending_s, d.installing_s, d.staging_s, d.loading_s, d.backend, d.size_
   FROM nodes n JOIN load_durations d ON d.node_class = n.node_class
  WHERE n.id = %(node)s AND d.model = %(model)s
  ORDER BY d.id DESC LIMIT %(keep)s;
+
+-- streaks --
+-- Failures in a row that are at least so many, on nodes that are still there; a filter that is NULL does not filter.
+SELECT s.model, s.revision, s.node_id, n.name AS node_name, s.cause, s.failures, s.since, s.last_at, s.error, s.job_id
+  FROM failure_streaks s JOIN nodes n ON n.id = s.node_id
+ WHERE s.failures >= %(least)s
+   AND (%(model)s::text IS NULL OR s.model = %(model)s)
+   AND (%(revision)s::text IS NULL OR s.revision = %(revision)s)
+   AND (%(node)s::uuid IS NULL OR s.node_id = %(node)s)
+ ORDER BY s.model, n.name;
+
+-- serving_nodes --
+-- Nodes that a load may be placed on as far as their status goes.
+SELECT id FROM nodes WHERE node_type = 'backend' AND status = 'healthy';
+
+-- forget_streak --
+-- A load of this revision has succeeded there.
+DELETE FROM failure_streaks WHERE model = %(model)s AND revision = %(revision)s AND node_id = %(node)s;
+
+-- outdate_streaks --
+-- Another config is another try.
+DELETE FROM failure_streaks WHERE model = %(model)s AND revision <> %(revision)s;
+
+-- lift_streaks --
+-- Somebody asks for a retry. Rows of nodes that were removed go too.
+DELETE FROM failure_streaks WHERE model = %(model)s RETURNING node_id, failures;

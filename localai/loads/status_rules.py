@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from localai.errors import ModelHeld, ModelQuarantined
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.operation_rules import Phase
+from localai.jobs.quarantine_rules import Streak, why_nowhere
 from localai.jobs.views import rfc3339, seconds_left
 from localai.loads.eta_rules import LoadDurations, eta
 
@@ -55,6 +57,10 @@ class LoadStatus:
     stop_deadline: datetime | None
     #: Whole seconds until another attempt may begin; None while the load goes on.
     retry_after: int | None
+    #: Nodes that this model is kept off after failures in a row.
+    quarantined: tuple[Streak, ...] = ()
+    #: No other node may hold it: no attempt is made until somebody lifts them.
+    blocked: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The ``loading`` object: what does not apply is left out."""
@@ -79,11 +85,14 @@ class LoadStatus:
             "error_cause": self.error_cause,
             "stop_deadline": rfc3339(self.stop_deadline) if self.stop_deadline else None,
             "retry_after": self.retry_after,
+            "quarantined": [streak.to_json() for streak in self.quarantined] or None,
         }
         return {name: value for name, value in body.items() if value is not None}
 
     def message(self) -> str:
         """One sentence for the error of a 503."""
+        if self.blocked:
+            return why_nowhere(self.model, self.quarantined)
         if self.state == FAILED:
             what = "was cancelled" if self.job_state == State.CANCELLED else "failed"
             reason = f": {self.last_error}" if self.last_error and what == "failed" else ""
@@ -103,8 +112,45 @@ class LoadStatus:
         """Whole seconds: what is left of the hold, or the expected rest of the load between 5 and 300."""
         if self.retry_after is not None:
             return max(1, self.retry_after)
+        if self.blocked:
+            return RETRY_MOST_S
         expected = self.eta_seconds if self.eta_seconds is not None else RETRY_UNKNOWN_S
         return min(max(expected, RETRY_LEAST_S), RETRY_MOST_S)
+
+    def refusal(self) -> ModelHeld:
+        """The error of a request for a model that takes no new attempt now."""
+        kind = ModelQuarantined if self.blocked else ModelHeld
+        return kind(self.message(), self.to_json(), self.retry_after_header())
+
+
+def quarantined_status(model: str, streaks: Sequence[Streak]) -> LoadStatus:
+    """The status of a model that no node may hold: its last attempt failed, and there will be no other."""
+    last = max(streaks, key=lambda streak: streak.last_at)
+    return LoadStatus(
+        model=model,
+        job_id=last.job_id,
+        job_state=State.FAILED.value,
+        state=FAILED,
+        node=None,
+        progress=0.0,
+        bytes_sent=0,
+        total_bytes=0,
+        file_index=0,
+        total_files=0,
+        eta_seconds=None,
+        eta_low=None,
+        eta_high=None,
+        attempts=0,
+        lease_expires_in=None,
+        cancel_requested=False,
+        stopping=False,
+        last_error=last.error,
+        error_cause=last.cause,
+        stop_deadline=None,
+        retry_after=None,
+        quarantined=tuple(streaks),
+        blocked=True,
+    )
 
 
 def load_status(job: Job, install: Job | None = None, history: Sequence[LoadDurations] = ()) -> LoadStatus:

@@ -15,10 +15,11 @@ from localai.jobs.event_rules import Finish, Place
 from localai.jobs.job import Job, Windows
 from localai.jobs.kinds import KINDS, MODEL_LOAD, Kinds
 from localai.jobs.ports import Intake, NewJob
+from localai.jobs.quarantine_rules import Streak
 from localai.jobs.rows import EVENT_NAMES, one_job, record
 from localai.jobs.rows import SQL as JOBS_SQL
-from localai.loads import durations
-from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Reservation
+from localai.loads import durations, quarantines
+from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Quarantined, Reservation
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
 
@@ -30,8 +31,12 @@ PLACE_TRIES = 20
 class PgLoadStore:
     """`LoadMoves` and `LoadReads` on PostgreSQL."""
 
-    def __init__(self, unit_of_work: UnitOfWorkFactory, windows: Windows, kinds: Kinds = KINDS) -> None:
+    def __init__(
+        self, unit_of_work: UnitOfWorkFactory, windows: Windows, kinds: Kinds = KINDS, *, quarantine_after: int = 0
+    ) -> None:
+        """``quarantine_after`` failures in a row keep a model off a node; 0 never does."""
         self._unit_of_work, self._windows, self._kinds = unit_of_work, windows, kinds
+        self._quarantine_after = quarantine_after
 
     # LoadReads
 
@@ -45,7 +50,7 @@ class PgLoadStore:
 
     # LoadMoves
 
-    def request(self, model: str, revision: str) -> tuple[Intake, Job]:
+    def request(self, model: str, revision: str) -> tuple[Intake, Job] | Quarantined:
         """A live attempt is found without the subject's lock: a crowd that waits for one model never queues for it."""
         with self._unit_of_work() as uow:
             seen = one_job(uow.execute(SQL["deciding_attempt"], {"model": model}))
@@ -62,6 +67,9 @@ class PgLoadStore:
                 return Intake.LOADED, serving
             if deciding is not None:
                 return Intake.HELD, deciding
+            blocked = quarantines.blocked(uow, model, revision, self._quarantine_after)
+            if blocked is not None:
+                return blocked
             slot = uow.execute(SQL["free_slot"], {"model": model}).scalar_one()
             free = NewJob(kind=MODEL_LOAD, subject=model, revision=revision, slot=slot)
             return Intake.CREATED, insert(uow, self._kinds, self._windows, free)
@@ -91,6 +99,7 @@ class PgLoadStore:
             self._route(uow, finished)
             record(uow, EVENT_NAMES[Finish], finished, owner, {"process_instance": finished.process_instance})
             durations.record(uow, finished)
+            quarantines.forget(uow, finished)
             uow.execute(JOBS_SQL["raise_routing_version"])
             return finished
 
@@ -99,6 +108,7 @@ class PgLoadStore:
         with self._unit_of_work() as uow:
             lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=model))
             uow.execute(SQL["set_revision"], named)
+            quarantines.outdate(uow, model, revision)
             outdated = uow.execute(SQL["outdate_replicas"], named).all()
             if outdated:
                 uow.execute(JOBS_SQL["raise_routing_version"])
@@ -117,11 +127,12 @@ class PgLoadStore:
             subject = lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=job.subject))
             if subject["revision"] != job.revision:
                 return NotPlaced.OTHER_REVISION
-            chosen = choose(_offers(uow, job.subject, None))
+            held = quarantines.held(uow, job.subject, job.revision, self._quarantine_after)
+            chosen = choose(_offers(uow, job.subject, None, held))
             if isinstance(chosen, NoRoom):
                 return chosen
             uow.execute(SQL["lock_node"], {"node": chosen.node_id})
-            if not isinstance(choose(_offers(uow, job.subject, chosen.node_id)), Placement):
+            if not isinstance(choose(_offers(uow, job.subject, chosen.node_id, held)), Placement):
                 return None
             return self._place_on(uow, job, owner, chosen, reservation)
 
@@ -191,10 +202,10 @@ def _with_install(uow: UnitOfWork, job: Job | None) -> LoadRow | None:
     return LoadRow(job, install)
 
 
-def _offers(uow: UnitOfWork, model: str, node_id: NodeId | None) -> Sequence[NodeOffer]:
+def _offers(uow: UnitOfWork, model: str, node_id: NodeId | None, held: Mapping[NodeId, Streak]) -> Sequence[NodeOffer]:
     rows = uow.execute(SQL["node_offers"], {"model": model, "node": node_id})
-    return [_offer(dict(row)) for row in rows.mappings()]
+    return [_offer(dict(row), held) for row in rows.mappings()]
 
 
-def _offer(row: Mapping[str, Any]) -> NodeOffer:
-    return NodeOffer(**row)
+def _offer(row: Mapping[str, Any], held: Mapping[NodeId, Streak]) -> NodeOffer:
+    return NodeOffer(**row, quarantine=held.get(NodeId(row["id"])))

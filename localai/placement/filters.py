@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from localai.ids import NodeId
+from localai.jobs.quarantine_rules import Streak, why_not_there
 
 MIB, GIB = 1024**2, 1024**3
 #: Room that must stay free beside the files: 5 %, at least 1 GiB.
@@ -48,6 +49,8 @@ class NodeOffer:
     #: Without those that are being stopped.
     replicas_of_model: int = 0
     unloading: int = 0
+    #: Loads of this revision of the model have failed there again and again.
+    quarantine: Streak | None = None
     max_replicas_per_model: int = 1
 
     @property
@@ -83,6 +86,10 @@ def answers(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
     return None
 
 
+def not_in_quarantine(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
+    return why_not_there(node.quarantine) if node.quarantine is not None else None
+
+
 def has_slot(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
     if node.replicas_of_model < node.max_replicas_per_model:
         return None
@@ -111,7 +118,7 @@ def has_memory(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
 
 Filter = Callable[[Demand, NodeOffer, Limits], str | None]
 #: In the order people want to hear them: a node that is away says nothing of its disk.
-FILTERS: tuple[Filter, ...] = (serves, answers, has_slot, has_disk, has_memory)
+FILTERS: tuple[Filter, ...] = (serves, answers, not_in_quarantine, has_slot, has_disk, has_memory)
 
 
 def text(size: float) -> str:

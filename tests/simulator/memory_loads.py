@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from localai.ids import JobId, NodeId, OwnerId, ReplicaId
 from localai.jobs.event_rules import Finish, Place
 from localai.jobs.job import Job
 from localai.jobs.kinds import KINDS, MODEL_INSTALL, MODEL_LOAD, Kinds
 from localai.jobs.ports import Intake, NewJob
+from localai.jobs.quarantine_rules import Streak, blocking, quarantined
 from localai.jobs.rows import EVENT_NAMES
-from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Reservation
+from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Quarantined, Reservation
 from localai.nodes.rules import Status
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
@@ -21,8 +23,8 @@ from tests.simulator.tables import Node, Replica, Tables
 class MemoryLoads:
     """Loads."""
 
-    def __init__(self, tables: Tables, kinds: Kinds = KINDS) -> None:
-        self._tables, self._kinds = tables, kinds
+    def __init__(self, tables: Tables, kinds: Kinds = KINDS, *, quarantine_after: int = 0) -> None:
+        self._tables, self._kinds, self._quarantine_after = tables, kinds, quarantine_after
 
     # LoadReads
 
@@ -34,7 +36,7 @@ class MemoryLoads:
 
     # LoadMoves
 
-    def request(self, model: str, revision: str) -> tuple[Intake, Job]:
+    def request(self, model: str, revision: str) -> tuple[Intake, Job] | Quarantined:
         deciding = deciding_attempt(self._tables, MODEL_LOAD, model)
         if deciding is not None and deciding.live:
             return Intake.LIVE, deciding
@@ -43,6 +45,9 @@ class MemoryLoads:
             return Intake.LOADED, serving
         if deciding is not None:
             return Intake.HELD, deciding
+        healthy = {node.id for node in self._tables.nodes.values() if node.status is Status.HEALTHY}
+        if blocked := blocking(list(self._quarantines(model, revision).values()), healthy):
+            return Quarantined(blocked)
         slot = next(number for number in range(1000) if (model, number) not in self._tables.replicas)
         new = NewJob(kind=MODEL_LOAD, subject=model, revision=revision, slot=slot)
         return Intake.CREATED, insert(self._tables, self._kinds, new)
@@ -51,7 +56,7 @@ class MemoryLoads:
         tables = self._tables
         if tables.subject("model", job.subject).revision != job.revision:
             return NotPlaced.OTHER_REVISION
-        chosen = choose(self._offers(job.subject))
+        chosen = choose(self._offers(job.subject, job.revision))
         if isinstance(chosen, NoRoom):
             return chosen
         return self._place_on(job, owner, chosen, reservation)
@@ -77,6 +82,7 @@ class MemoryLoads:
         )
         tables.record(EVENT_NAMES[Finish], finished, owner, {"process_instance": finished.process_instance})
         tables.seen.routed(routed)
+        tables.streaks.pop((job.subject, finished.revision, finished.node_id), None)
         tables.raise_version()
         return finished
 
@@ -85,6 +91,8 @@ class MemoryLoads:
         if subject.revision != revision:
             subject.revision, subject.revision_seq = revision, subject.revision_seq + 1
             self._tables.seen.revised(model, revision)
+        for key in [key for key in self._tables.streaks if key[0] == model and key[1] != revision]:
+            del self._tables.streaks[key]
         outdated = [
             replica
             for replica in self._tables.replicas.values()
@@ -158,11 +166,20 @@ class MemoryLoads:
         )
         return LoadRow(job, next(installs, None) if job.live and job.op_generation is None else None)
 
-    def _offers(self, model: str) -> Sequence[NodeOffer]:
-        nodes = sorted(self._tables.nodes.values(), key=lambda node: node.name)
-        return [self._offer(node, model) for node in nodes]
+    def _quarantines(self, model: str, revision: str | None) -> Mapping[NodeId, Streak]:
+        return {
+            node.id: replace(streak, node_name=node.name)
+            for node in sorted(self._tables.nodes.values(), key=lambda node: node.name)
+            if (streak := self._tables.streaks.get((model, revision, node.id))) is not None
+            and quarantined(streak, self._quarantine_after)
+        }
 
-    def _offer(self, node: Node, model: str) -> NodeOffer:
+    def _offers(self, model: str, revision: str | None) -> Sequence[NodeOffer]:
+        held = self._quarantines(model, revision)
+        nodes = sorted(self._tables.nodes.values(), key=lambda node: node.name)
+        return [self._offer(node, model, held.get(node.id)) for node in nodes]
+
+    def _offer(self, node: Node, model: str, quarantine: Streak | None) -> NodeOffer:
         here = [row for row in self._tables.replicas.values() if row.node_id == node.id]
         beat, figures = node.last_heartbeat, node.figures
         unseen = [row for row in here if row.state != "loaded" or beat is None or row.updated_at > beat]
@@ -181,6 +198,7 @@ class MemoryLoads:
             replicas=len(here),
             replicas_of_model=sum(row.model == model and row.state != "unloading" for row in here),
             unloading=sum(row.state == "unloading" for row in here),
+            quarantine=quarantine,
             reserved_memory=sum(row.reserved_bytes for row in unseen),
             reserved_disk=sum(row.reserved_bytes for row in here if row.state in ("staging", "loading")),
         )

@@ -43,6 +43,7 @@ from localai.jobs.leases import LeaseBook
 from localai.jobs.operation_rules import Answer, Order, StopOutcome, StopRequest, process_key
 from localai.jobs.ports import Intake, Moved, NewJob
 from localai.loads.load_steps import LoadSteps
+from localai.loads.ports import Quarantined
 from tests.simulator.agents import AgentLife, HttpCalls, VirtualOperations
 from tests.simulator.checker import (
     Rule,
@@ -156,10 +157,10 @@ class _ForgetfulLoads(MemoryLoads):
 class _ImpatientLoads(MemoryLoads):
     """Knows no hold."""
 
-    def request(self, model: str, revision: str) -> tuple[Intake, Job]:
-        outcome, job = super().request(model, revision)
-        if outcome is not Intake.HELD:
-            return outcome, job
+    def request(self, model: str, revision: str) -> tuple[Intake, Job] | Quarantined:
+        answer = super().request(model, revision)
+        if isinstance(answer, Quarantined) or answer[0] is not Intake.HELD:
+            return answer
         slot = next(number for number in range(1000) if (model, number) not in self._tables.replicas)
         new = NewJob(kind=MODEL_LOAD, subject=model, revision=revision, slot=slot)
         return Intake.CREATED, insert(self._tables, self._kinds, new)

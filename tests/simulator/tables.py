@@ -12,6 +12,7 @@ from localai.jobs import rules
 from localai.jobs.event_rules import Event
 from localai.jobs.job import DOOMED, LIVE, Job, StopState, Windows
 from localai.jobs.ports import EventRow
+from localai.jobs.quarantine_rules import Streak, counts, longer
 from localai.jobs.rows import EVENT_NAMES
 from localai.nodes.rules import Figures, Status
 
@@ -104,6 +105,8 @@ class Tables:
         self.open: dict[JobId, None] = {}
         self.job_events: list[EventRow] = []
         self.replicas: dict[tuple[str, int], Replica] = {}
+        #: Failures in a row by model, revision and node.
+        self.streaks: dict[tuple[str, str | None, NodeId | None], Streak] = {}
         self.routing_version = 1
 
     # Jobs
@@ -161,6 +164,9 @@ class Tables:
             "node_incarnation": job.node_incarnation,
         }
         self.record(EVENT_NAMES[type(event)], job, actor, detail)
+        if counts(job):
+            key = (job.subject, job.revision, job.node_id)
+            self.streaks[key] = longer(self.streaks.get(key), job)
         return job
 
     def record(self, event: str, job: Job, actor: str, detail: Mapping[str, Any] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
-from localai.errors import BadInput, ModelHeld, ModelNotFound
+from localai.errors import BadInput, ModelNotFound
 from localai.loads.attempts import HELD, LOADED
 from web.access import Access, open_to
 from web.body import read_json_object
@@ -22,8 +22,7 @@ def load() -> Response:
     config = usable_config(_model())
     ticket = services().loads.request(config.name, config.revision)
     if ticket.state == HELD:
-        status = ticket.status
-        raise ModelHeld(status.message(), status.to_json(), status.retry_after_header())
+        raise ticket.status.refusal()
     loaded = ticket.state == LOADED
     response = jsonify(
         {

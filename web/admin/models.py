@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
 from localai.errors import BadInput, NotFound
 from localai.jobs.cancel_rules import CancelState
+from localai.jobs.quarantine_rules import Streak
 from localai.models.config import ModelConfig
 from web.access import Access, open_to
 from web.body import read_json_object
@@ -26,7 +29,11 @@ _STATUS = {CancelState.STOPPING: 202, CancelState.CONFLICT: 409}
 def list_models() -> Response:
     found = services()
     problems = [{"file": place, "error": error} for place, error in sorted(found.configs.problems.items())]
-    return jsonify({"models": [_model(found, config) for config in found.configs.all()], "problems": problems})
+    quarantined = defaultdict(list)
+    for streak in found.loads.quarantines():
+        quarantined[streak.model].append(streak)
+    models = [_model(found, config, quarantined[config.name]) for config in found.configs.all()]
+    return jsonify({"models": models, "problems": problems})
 
 
 @blueprint.get("/api/models//load-status")
@@ -62,7 +69,7 @@ def load_cancel(name: str = "") -> Response:
     return response
 
 
-def _model(found: Services, config: ModelConfig) -> dict[str, Any]:
+def _model(found: Services, config: ModelConfig, quarantined: Sequence[Streak]) -> dict[str, Any]:
     replicas = found.table.replicas(config.name)
     status = None if replicas else found.loads.status(config.name)
     return {
@@ -86,4 +93,5 @@ def _model(found: Services, config: ModelConfig) -> dict[str, Any]:
             for replica in replicas
         ],
         "loading": status.to_json() if status else None,
+        "quarantined": [streak.to_json() for streak in quarantined],
     }

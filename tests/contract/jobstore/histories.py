@@ -15,7 +15,7 @@ from localai.jobs.job import Job, State, StopState
 from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, REPLICA_CLEANUP
 from localai.jobs.operation_rules import OperationError, OperationReport, OpState, Phase, ProcessReport, Report
 from localai.jobs.ports import Intake, NewJob
-from localai.loads.ports import Reservation
+from localai.loads.ports import Quarantined, Reservation
 from localai.nodes.rules import Figures
 from localai.placement.filters import Demand, Limits, NodeOffer
 from localai.placement.rules import NoRoom, Placement, place
@@ -61,10 +61,12 @@ class Twins:
         """Make one move on each store and compare the answers; all of them."""
         return self._same([move(stores, number) for number, stores in enumerate(self.stores)])
 
-    def requested(self, move: Callable[[Stores, int], tuple[Intake, Job]]) -> None:
+    def requested(self, move: Callable[[Stores, int], tuple[Intake, Job] | Quarantined]) -> None:
         """The same for a request, which may make a job."""
         answers = [move(stores, number) for number, stores in enumerate(self.stores)]
-        self.name_job([job.id for _, job in answers])
+        made = [answer[1].id for answer in answers if not isinstance(answer, Quarantined)]
+        if len(made) == len(answers):
+            self.name_job(made)
         self._same(answers)
 
     def _same(self, answers: list[Any]) -> list[Any]:
@@ -83,7 +85,16 @@ class Twins:
                 fields_of.pop("id")
                 events.setdefault(fields_of.pop("job_id"), []).append(fields_of)
             replicas = [self.plain(dict(row), number) for row in stores.replica_rows()]
-            dumps.append({"jobs": jobs, "events": events, "replicas": replicas, "counters": stores.counters()})
+            streaks = sorted((self.plain(row, number) for row in stores.streaks()), key=str)
+            dumps.append(
+                {
+                    "jobs": jobs,
+                    "events": events,
+                    "replicas": replicas,
+                    "counters": stores.counters(),
+                    "streaks": streaks,
+                }
+            )
         for other in dumps[1:]:
             assert_same(dumps[0], other, "rows")
 
@@ -246,13 +257,14 @@ class History:
 
     def fail(self) -> None:
         ended = self.draw.random() < 0.3
+        cause = self.draw.choice(["budget_over", "load_timeout", "load_timeout", "load_timeout", "load_refused"])
         self._on_job(
             lambda stores, job, generation: stores.jobs.fail(
                 job.id,
                 Fail(
                     generation=generation,
                     owner=job.owner or OWNERS[0],
-                    cause="budget_over",
+                    cause=cause,
                     error="too long",
                     ended=ended,
                     detail={"seconds": 3},

@@ -14,6 +14,7 @@ from localai.ids import JobId, NodeId, new_id
 from localai.jobs.job import Job, Windows
 from localai.jobs.operation_store import PgOperationStore
 from localai.jobs.ports import EventRow, JobIntake, JobReads, OperationMoves, OwnerMoves, SweepMoves
+from localai.jobs.quarantine_rules import Streak
 from localai.jobs.store import PgJobStore
 from localai.jobs.sweep_store import PgSweepStore
 from localai.loads.ports import LoadMoves, LoadReads
@@ -84,6 +85,10 @@ class Stores:
         """Subjects and the routing version."""
         raise NotImplementedError
 
+    def streaks(self) -> list[Streak]:
+        """Failures in a row, by model, revision and node."""
+        raise NotImplementedError
+
 
 class MemoryStores(Stores):
     name = "memory"
@@ -91,7 +96,7 @@ class MemoryStores(Stores):
     def __init__(self, windows: Windows = WINDOWS) -> None:
         self.tables = tables = Tables(windows, clock=self.now, new_id=new_id)
         self.jobs, self.sweeps, self.operations = MemoryJobs(tables), MemorySweeps(tables), MemoryOperations(tables)
-        self.loads, self.replicas = MemoryLoads(tables), MemoryReplicas(tables)
+        self.loads, self.replicas = MemoryLoads(tables, quarantine_after=QUARANTINE_AFTER), MemoryReplicas(tables)
         self.nodes = MemoryNodes(tables, self.operations.new_incarnation)
 
     def now(self) -> datetime:
@@ -114,12 +119,16 @@ class MemoryStores(Stores):
         subjects = {key: asdict(row) for key, row in sorted(self.tables.subjects.items())}
         return {"subjects": subjects, "version": self.tables.routing_version}
 
+    def streaks(self) -> list[Streak]:
+        return list(self.tables.streaks.values())
+
 
 _TIMES = {
     "jobs": [field.name for field in fields(Job) if "datetime" in str(field.type) and field.name != "read_at"],
     "nodes": ["status_at", "last_heartbeat"],
     "replicas": ["updated_at"],
     "job_events": ["at"],
+    "failure_streaks": ["since", "last_at"],
 }
 
 
@@ -133,12 +142,15 @@ class PostgresStores(Stores):
         self._units = units
         operations = PgOperationStore(units, snapshots, windows)
         self.jobs, self.sweeps, self.operations = PgJobStore(units, windows), PgSweepStore(units, windows), operations
-        self.loads, self.replicas = PgLoadStore(units, windows), PgReplicaStore(units)
+        self.loads, self.replicas = (
+            PgLoadStore(units, windows, quarantine_after=QUARANTINE_AFTER),
+            PgReplicaStore(units),
+        )
         self.nodes = PgNodeStore(units, operations.new_incarnation)
 
     def empty(self) -> None:
         """As after the migrations."""
-        self._sql("TRUNCATE replicas, job_events, jobs, subjects, nodes CASCADE")
+        self._sql("TRUNCATE replicas, job_events, jobs, subjects, nodes, failure_streaks CASCADE")
         self._sql("UPDATE routing_version SET v = 1")
 
     def let_pass(self, seconds: float) -> None:
@@ -165,6 +177,10 @@ class PostgresStores(Stores):
             for row in rows
         }
         return {"subjects": subjects, "version": self._sql("SELECT v FROM routing_version")[0]["v"]}
+
+    def streaks(self) -> list[Streak]:
+        names = ", ".join(field.name for field in fields(Streak) if field.name != "node_name")
+        return [Streak(**row) for row in self._sql(f"SELECT {names} FROM failure_streaks")]
 
     def _sql(self, statement: str, **parameters: Any) -> Any:
         with self._units() as uow:

@@ -103,7 +103,10 @@ def test_the_next_load_on_a_node_of_the_class_says_when_it_ends_and_on_another_c
     world: World, control: Control, agent: Agent
 ) -> None:
     loads = LoadService(
-        world.load_rows, world.load_rows, world.announcer, DurationBook(PgDurations(world.unit_of_work))
+        world.load_rows,
+        world.load_rows,
+        world.announcer,
+        history=DurationBook(PgDurations(world.unit_of_work)),
     )
     for _ in range(3):
         run(world, control, agent, "foreseen", loading=100)
@@ -117,7 +120,10 @@ def test_the_next_load_on_a_node_of_the_class_says_when_it_ends_and_on_another_c
     assert loads.read(job.id).eta_high == pytest.approx(status.eta_high, abs=2)
     world.sql("UPDATE nodes SET cpu_logical_cores = 64 WHERE id = %(id)s", id=agent.id)
     other = LoadService(
-        world.load_rows, world.load_rows, world.announcer, DurationBook(PgDurations(world.unit_of_work))
+        world.load_rows,
+        world.load_rows,
+        world.announcer,
+        history=DurationBook(PgDurations(world.unit_of_work)),
     )
     elsewhere = other.status("foreseen")
     assert elsewhere is not None and elsewhere.eta_seconds is None

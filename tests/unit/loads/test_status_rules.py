@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from localai.errors import ModelHeld, ModelQuarantined
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.operation_rules import Phase
 from localai.loads.eta_rules import LoadDurations
-from localai.loads.status_rules import load_status
+from localai.loads.status_rules import load_status, quarantined_status
 from tests.unit.jobs.builders import at, claimed, queued, running, stopping
+from tests.unit.jobs.test_quarantine_rules import streak
 
 pytestmark = pytest.mark.unit
 
@@ -84,6 +88,24 @@ def test_a_held_model_says_the_cause_and_the_seconds_left() -> None:
     assert (body["last_error"], body["stopping"], body["retry_after"]) == ("worker out of disk", True, 15)
     assert body["stop_deadline"] == "2026-01-01T12:02:20Z"
     assert "lease_expires_in" not in body
+
+
+def test_a_model_that_no_node_may_hold_says_why_and_that_waiting_does_not_help() -> None:
+    status = quarantined_status("m", [streak()])
+    assert "localai jobs retry m" in status.message()
+    assert status.retry_after_header() == 300
+    assert isinstance(status.refusal(), ModelQuarantined)
+    body = status.to_json()
+    assert (body["state"], body["error_cause"], body["last_error"]) == ("failed", "start_failed", "it exits")
+    assert "retry_after" not in body
+    (told,) = body["quarantined"]
+    assert (told["node"], told["cause"], told["failures"]) == ("n1", "start_failed", 3)
+
+
+def test_a_held_model_is_refused_as_such_whatever_quarantines_it_has_elsewhere() -> None:
+    held = replace(load_status(stopping(state=State.FAILED)), quarantined=(streak(),))
+    assert type(held.refusal()) is ModelHeld
+    assert held.to_json()["quarantined"]
 
 
 def test_a_confirmed_stop_has_no_deadline_and_a_cancel_says_so() -> None:

@@ -21,7 +21,21 @@ from worker_agent.metrics import PhaseTimes
 pytestmark = pytest.mark.unit
 
 #: What a label may be called: each takes its values from configs, rows, routes or words of the code.
-LABELS = {"model", "node", "phase", "outcome", "kind", "state", "move", "queue", "source", "method", "path", "version"}
+LABELS = {
+    "cause",
+    "model",
+    "node",
+    "phase",
+    "outcome",
+    "kind",
+    "state",
+    "move",
+    "queue",
+    "source",
+    "method",
+    "path",
+    "version",
+}
 ROOT = Path(__file__).parents[3]
 
 

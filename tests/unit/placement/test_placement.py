@@ -9,6 +9,7 @@ import pytest
 from localai.ids import NodeId
 from localai.placement.filters import GIB, MIB, Demand, Limits, NodeOffer
 from localai.placement.rules import NoRoom, Placement, place, refusal
+from tests.unit.jobs.test_quarantine_rules import streak
 
 pytestmark = pytest.mark.unit
 LIMITS = Limits(stale_after_s=300)
@@ -41,6 +42,11 @@ def demand(gib: float | None = 4, **changes: Any) -> Demand:
         (node(status="offline"), demand(), "is offline"),
         (node(heartbeat_age_s=None), demand(), "has not sent a heartbeat"),
         (node(heartbeat_age_s=301), demand(), "no heartbeat for 301 s"),
+        (
+            node(quarantine=streak()),
+            demand(),
+            "is in quarantine for this model: its last 3 loads failed with start_failed",
+        ),
         (node(replicas_of_model=1), demand(), "holds 1 of at most 1 replicas"),
         (node(replicas_of_model=1, max_replicas_per_model=2), demand(), None),
         (node(available_ram=4 * GIB), demand(), None),
