@@ -26,6 +26,8 @@ from localai.loads.ports import InstallProgress, InstallsModels
 
 log = logs.get(__name__)
 
+Key = tuple[JobId, int]
+
 #: The row is told about progress this often; people see no difference, and the database does.
 PROGRESS_INTERVAL_S = 1.0
 
@@ -47,22 +49,23 @@ class InstallSteps:
         self._owner, self._reads, self._models, self._announcer = owner, reads, models, announcer
         self._pool, self._budgets, self._clock = pool, budgets or Budgets(), clock
         self._lock = threading.Lock()
-        self._running: set[tuple[JobId, int]] = set()
+        #: Work that was handed to the pool, and when a thread began it; None while it waits for one.
+        self._running: dict[Key, float | None] = {}
 
     def due(self, job: Job) -> bool:
         with self._lock:
-            working = (job.id, job.generation) in self._running
+            working = _key(job) in self._running
         return not working or self._overdue(job) is not None
 
     def step(self, job: Job) -> None:
-        key = (job.id, job.generation)
+        key = _key(job)
         if (over := self._overdue(job)) is not None:
             self._give_up(job, over)
             return
         with self._lock:
             if key in self._running:
                 return
-            self._running.add(key)
+            self._running[key] = None
         try:
             self._pool.submit(self._work, job)
         except RuntimeError:
@@ -71,15 +74,28 @@ class InstallSteps:
 
     def _overdue(self, job: Job) -> Bound | None:
         limit = install_bound(job, self._budgets)
-        return limit if limit is not None and job.read_at > limit.at else None
+        if limit is None or job.read_at <= limit.at or (limit.stalled and not self._had_its_turn(job)):
+            return None
+        return limit
+
+    def _had_its_turn(self, job: Job) -> bool:
+        """What waits for a thread is not silent as long as the threads move something else."""
+        with self._lock:
+            begun_at = self._running.get(_key(job))
+            if begun_at is None:
+                return all(other is None for other in self._running.values())
+            return self._clock() - begun_at > self._budgets.stall_s
 
     def _give_up(self, job: Job, over: Bound) -> None:
         """The work may be stuck in a read that nothing ends; it writes nothing any more, and its thread is lost."""
         cause = Cause.STAGING_STALLED if over.stalled else Cause.BUDGET_OVER
+        self._done(job)
         self._owner.fail(job, cause, over.text, ended=True)
         self._wake_load(job)
 
     def _work(self, job: Job) -> None:
+        with self._lock:
+            self._running[_key(job)] = self._clock()
         with logs.bound(job_id=job.id, generation=job.generation, model=job.subject):
             try:
                 self._install(job)
@@ -116,7 +132,11 @@ class InstallSteps:
 
     def _done(self, job: Job) -> None:
         with self._lock:
-            self._running.discard((job.id, job.generation))
+            self._running.pop(_key(job), None)
+
+
+def _key(job: Job) -> Key:
+    return job.id, job.generation
 
 
 class _Telling:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+from localai.clock import boottime
 from localai.errors import OperationFailed
-from localai.jobs.job import State
+from localai.jobs.job import Job, State
 from localai.jobs.kinds import MODEL_INSTALL
 from localai.jobs.operation_rules import OpState
 from localai.jobs.owner import Owner
 from localai.loads.install_steps import InstallSteps
 from localai.loads.ports import LoadPlan
+from localai.loads.service import LoadTicket
 from localai.nodes.rules import Registration
 from tests.integration.world import (
     GIB,
@@ -191,11 +194,32 @@ class Fetching:
         self.world.plans.plans[model] = plain_plan(model, files=staged(10))
 
 
-def _with_installs(world: World, fetching: Fetching, pool: ThreadPoolExecutor) -> Control:
+def _with_installs(
+    world: World, fetching: Fetching, pool: ThreadPoolExecutor, clock: Callable[[], float] = boottime
+) -> Control:
     def steps(owner: Owner) -> InstallSteps:
-        return InstallSteps(owner, world.jobs, fetching, world.announcer, pool=pool)
+        return InstallSteps(owner, world.jobs, fetching, world.announcer, pool=pool, clock=clock)
 
     return Control(world, more={MODEL_INSTALL: steps})
+
+
+def _installing(world: World, control: Control, model: str) -> tuple[LoadTicket, Job]:
+    """A load and the job that fetches its files, begun or waiting for a thread."""
+    world.plans.plans[model] = _unfetched(model)
+    ticket = world.loads.request(model, "r1")
+    control.step(ticket.job_id)
+    install = world.jobs.live(MODEL_INSTALL, model)
+    assert install is not None
+    return ticket, control.step(install.id)
+
+
+def _long_silent(world: World, *job_ids: str) -> None:
+    for job_id in job_ids:
+        world.sql(
+            "UPDATE jobs SET started_at = started_at - interval '400 s', "
+            "phase_started_at = phase_started_at - interval '400 s' WHERE id = %(id)s",
+            id=job_id,
+        )
 
 
 def _unfetched(model: str) -> LoadPlan:
@@ -242,26 +266,24 @@ def test_lj_04_an_install_in_which_nothing_moves_fails_its_load_and_the_stuck_wo
     world: World,
 ) -> None:
     Agent(world)
-    fetching = Fetching(world, "stuck")
-    world.plans.plans["stuck"] = _unfetched("stuck")
+    fetching, now = Fetching(world, "stuck"), [1000.0]
     with ThreadPoolExecutor(1) as pool:
-        control = _with_installs(world, fetching, pool)
-        ticket = world.loads.request("stuck", "r1")
-        control.step(ticket.job_id)
-        install = world.jobs.live(MODEL_INSTALL, "stuck")
-        assert install is not None
-        control.step(install.id)
+        control = _with_installs(world, fetching, pool, lambda: now[0])
+        ticket, install = _installing(world, control, "stuck")
         assert fetching.started.wait(60)
+        _, waiting = _installing(world, control, "waits-for-a-thread")
         control.sweep.run_once()
         assert world.job(install.id).state == State.RUNNING
-        world.sql(
-            "UPDATE jobs SET started_at = started_at - interval '400 s', "
-            "phase_started_at = phase_started_at - interval '400 s' WHERE id = %(id)s",
-            id=install.id,
-        )
+        _long_silent(world, install.id, waiting.id)
         control.sweep.run_once()
+        assert world.job(install.id).state == State.RUNNING, "its thread began a moment ago"
+        now[0] += 400
+        control.step(waiting.id)
+        assert world.job(waiting.id).state == State.RUNNING, "it waits for a thread that may still move"
+        control.step(install.id)
         control.sweep.run_once()
         row, load = world.job(install.id), world.job(ticket.job_id)
+        assert world.job(waiting.id).error_cause == "staging_stalled", "no thread is left that moves"
         assert (row.state, row.error_cause) == (State.FAILED, "staging_stalled")
         assert "LOCALAI_STAGING_STALL_WINDOW" in (row.error or "")
         assert (load.state, load.error_cause, load.error) == (State.FAILED, "staging_stalled", row.error)
