@@ -113,18 +113,19 @@ class WebProcess:
         messages = [{"role": "user", "content": "hello"}]
         return self.client.post("/v1/chat/completions", json={"model": model, "messages": messages, **body})
 
-    def open_chat(self, model: str, **body: Any) -> socket.socket:
+    def open_chat(self, model: str, headers: Mapping[str, str] | None = None, **body: Any) -> socket.socket:
         """Send a chat request and leave the connection to the test."""
         messages = [{"role": "user", "content": "hello"}]
-        return self.open_post("/v1/chat/completions", {"model": model, "messages": messages, **body})
+        return self.open_post("/v1/chat/completions", {"model": model, "messages": messages, **body}, headers)
 
-    def open_post(self, path: str, body: Mapping[str, Any]) -> socket.socket:
+    def open_post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> socket.socket:
         """Send a request and leave the connection to the test."""
+        more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         content = httpx2.Request("POST", self.url, json=dict(body)).content
         connection = socket.create_connection(("127.0.0.1", self.settings.port))
         head = (
             f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n{more}\r\n"
         )
         connection.sendall(head.encode() + content)
         return connection
