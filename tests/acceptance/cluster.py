@@ -273,6 +273,9 @@ class Frontend:
         headers = {"Authorization": f"Bearer {API_KEY}", **options.pop("headers", {})}
         return httpx2.post(self.url + path, json=body, headers=headers, timeout=timeout, **options)
 
+    def delete(self, path: str) -> httpx2.Response:
+        return httpx2.delete(self.url + path, headers={"Authorization": f"Bearer {API_KEY}"}, timeout=30)
+
     def chat(self, model: str, text: str = "hello", **body: Any) -> httpx2.Response:
         return self.post(
             "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": text}], **body}

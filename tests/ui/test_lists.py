@@ -64,7 +64,7 @@ def test_a_new_node_waits_until_it_is_approved_here(open_page: Open, newcomer: s
     assert visit.violations() == []
     visit.page.get_by_role("button", name="Approve newcomer").focus()
     visit.page.keyboard.press("Enter")
-    expect(row.get_by_role("button")).to_have_count(0)
+    expect(row.get_by_role("button", name="Approve newcomer")).to_have_count(0)
     expect(row).not_to_contain_text("waiting for approval")
     expect(visit.page.locator("#said")).to_have_text("newcomer is approved.")
 

@@ -17,6 +17,7 @@ from web.access import Access, open_to
 from web.auth.routes import forget
 from web.auth.sessions import COOKIE, sessions
 from web.pages.assets import STATIC, assets_root, assets_version, modules_of
+from web.pages.join import join
 from web.services import services
 
 blueprint = Blueprint("pages", __name__)
@@ -82,7 +83,8 @@ def models() -> Response:
 @blueprint.get("/app/nodes")
 @open_to(Access.ADMIN)
 def nodes() -> Response:
-    return page("nodes.html", module="js/nodes/page.js", server=request.host_url.rstrip("/"))
+    how = join(services().settings, request.host_url.rstrip("/"))
+    return page("nodes.html", module="js/nodes/page.js", join=how.command, only_here=how.only_here)
 
 
 @blueprint.get("/app/jobs")

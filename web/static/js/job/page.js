@@ -1,10 +1,11 @@
-// One job, followed while it runs: the row and its children are read, its moves come as they happen.
+// One job, followed while it runs and cancelled: the row and its children are read, its moves come as they happen.
 
-import { getJson } from "../lib/api.js";
+import { getJson, postJson } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { find } from "../lib/frame.js";
 import { live } from "../lib/live.js";
 import { follow } from "../lib/sse.js";
+import { button, doings } from "../parts/doing.js";
 import { isOver, withNews } from "./rules.js";
 import { jobView } from "./view.js";
 
@@ -17,6 +18,7 @@ let latest = null;
 /** @type {JobEvent[]} */
 let events = [];
 let followed = false;
+const { run, answer } = doings(() => [view.redraw(), view.now()]);
 
 async function read() {
   const job = await getJson(`/api/jobs/${encodeURIComponent(id)}`);
@@ -47,8 +49,24 @@ function start(after) {
 /** @param {any} reading */
 function draw(reading) {
   const job = { ...reading, ...latest };
-  document.title = `${job.kind} ${job.subject} - localai`;
-  return jobView(job, events);
+  document.title = `${job.kind} ${job.about} - localai`;
+  return jobView(job, events, [job.cancellable && button("Cancel", job.about, () => cancel(job)), answer(id)]);
+}
+
+/** @param {any} job */
+function cancel(job) {
+  const act = async () => {
+    const { state, retry_after: wait } = await postJson(`/api/jobs/${encodeURIComponent(id)}/cancel`);
+    return state === "stopped" ? `${job.about} is stopped.` : `${job.about} is stopped within ${wait} s.`;
+  };
+  const load = job.kind === "model.load";
+  run(id, "Not cancelled", act, {
+    title: `Cancel the ${load ? "load" : "fetch"} of ${job.about}?`,
+    text: load
+      ? ["What was started for it is stopped, and everybody who waits for the model is told."]
+      : ["What has come is kept: the next fetch goes on from there. A load that waits for it fails."],
+    yes: load ? "Cancel the load" : "Cancel the fetch",
+  });
 }
 
 /** @param {any} error */

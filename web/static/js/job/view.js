@@ -9,15 +9,19 @@ import { factsOf, isOver, phasesOf, placeOf, shortActor } from "./rules.js";
 
 /** @typedef {import("./rules.js").JobEvent} JobEvent */
 
-/** All of it. @param {any} job with its children @param {JobEvent[]} events */
-export function jobView(job, events) {
+/**
+ * All of it.
+ * @param {any} job with its children @param {JobEvent[]} events @param {any} actions what may be done with it
+ */
+export function jobView(job, events, actions) {
   return [
     h(
       "div",
       { class: "title", key: "title" },
-      h("strong", null, job.subject),
+      h("strong", null, job.about),
       h("span", { class: "faint" }, job.kind),
       status(job.state),
+      actions,
     ),
     failure(job),
     h(
@@ -115,7 +119,7 @@ const CHILDREN = [
     label: "Job",
     class: "name",
     cell: (/** @type {any} */ job) => [
-      h("a", { href: `/app/jobs/${job.id}` }, job.subject),
+      h("a", { href: `/app/jobs/${job.id}` }, job.about),
       h("span", { class: "faint" }, job.kind),
     ],
   },

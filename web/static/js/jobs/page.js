@@ -9,9 +9,9 @@ import { status } from "../parts/status.js";
 import { table } from "../parts/table.js";
 
 /**
- * @typedef {{id: string, kind: string, subject: string, state: string, phase: string, node_name: string | null,
- *   error_cause: string | null, error: string | null, created_at: string, started_at: string | null,
- *   finished_at: string | null}} Job
+ * @typedef {{id: string, kind: string, subject: string, about: string, state: string, phase: string,
+ *   node_name: string | null, error_cause: string | null, error: string | null, created_at: string,
+ *   started_at: string | null, finished_at: string | null}} Job
  * @typedef {{jobs: Job[], next: string | null}} Reading
  */
 
@@ -41,7 +41,7 @@ const COLUMNS = [
     label: "Job",
     class: "name",
     cell: (/** @type {Job} */ job) => [
-      h("a", { href: `/app/jobs/${job.id}` }, job.subject),
+      h("a", { href: `/app/jobs/${job.id}` }, job.about),
       h("span", { class: "faint" }, job.kind),
     ],
   },

@@ -57,6 +57,11 @@ export async function postJson(path, body = {}, options) {
   return (await ask(path, { ...options, method: "POST", body })).json();
 }
 
+/** @param {string} path @returns {Promise<any>} */
+export async function deleteJson(path) {
+  return (await ask(path, { method: "DELETE" })).json();
+}
+
 /** Sign in and come back. */
 export function toSignIn() {
   location.assign("/login?" + new URLSearchParams({ next: location.pathname + location.search }));

@@ -1,10 +1,11 @@
-// Models: which configs there are, how loaded each is, and why a load goes on or was held.
+// Models: which configs there are, how loaded each is, why a load goes on or was held; loading, cancelling, unloading.
 
 import { getJson, postJson, sentence } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { many } from "../lib/format.js";
-import { find, say } from "../lib/frame.js";
+import { find } from "../lib/frame.js";
 import { live } from "../lib/live.js";
+import { button, doings } from "../parts/doing.js";
 import { bar, figures } from "../parts/progress.js";
 import { status } from "../parts/status.js";
 import { table } from "../parts/table.js";
@@ -16,8 +17,7 @@ import { table } from "../parts/table.js";
  * @typedef {{models: Model[], problems: {file: string, error: string}[]}} Reading
  */
 
-/** @type {Map<string, string>} what became of asking for a load, by the name of the model */
-const answers = new Map();
+const { run, answer } = doings(() => [models.redraw(), models.now()]);
 const BUSY = new Set(["pending", "installing", "staging", "loading"]);
 
 /** @param {Reading} reading */
@@ -56,14 +56,10 @@ function state(model) {
   if (model.disabled) return status("disabled");
   if (loading && model.state === "failed")
     return [status("failed"), h("div", { class: "cause", title: loading.last_error }, held(loading))];
-  if (!loading || !BUSY.has(model.state)) return [status(model.state), answer(model)];
+  if (!loading || !BUSY.has(model.state)) return [status(model.state), answer(model.name)];
   const where = loading.node ? `on ${loading.node}` : "no node yet";
-  return [status(model.state), h("div", { class: "meter" }, bar(loading), h("span", null, figures(loading) || where))];
-}
-
-/** @param {Model} model */
-function answer(model) {
-  return answers.has(model.name) && h("div", { class: "cause" }, answers.get(model.name));
+  const meter = h("div", { class: "meter" }, bar(loading), h("span", null, figures(loading) || where));
+  return [status(model.state), meter, answer(model.name)];
 }
 
 /** @param {import("../parts/progress.js").LoadStatus} loading */
@@ -78,9 +74,9 @@ function actions(model) {
   const at = `/app/chat?model=${encodeURIComponent(model.name)}`;
   const hidden = (/** @type {string} */ text) => h("span", { class: "unseen" }, ` ${text}`);
   const parts = [
-    model.state === "unloaded" &&
-      !model.disabled &&
-      h("button", { key: "load", type: "button", onclick: () => load(model.name) }, "Load", hidden(model.name)),
+    model.state === "unloaded" && !model.disabled && button("Load", model.name, () => load(model.name)),
+    model.loading && BUSY.has(model.state) && button("Cancel", `the load of ${model.name}`, () => cancel(model)),
+    model.state === "loaded" && button("Unload", model.name, () => unload(model)),
     model.loading &&
       h("a", { key: "job", href: `/app/jobs/${model.loading.job_id}` }, "Job", hidden(`of ${model.name}`)),
     chats && h("a", { key: "chat", href: at, class: "slot" }, "Chat", hidden(`with ${model.name}`)),
@@ -90,17 +86,48 @@ function actions(model) {
 }
 
 /** @param {string} name */
-async function load(name) {
-  try {
+const load = (name) =>
+  run(name, "Not loaded", async () => {
     await postJson("/backend/load", { model: name });
-    answers.delete(name);
-    say(`The load of ${name} has begun.`);
-  } catch (error) {
-    answers.set(name, `Not loaded: ${/** @type {Error} */ (error).message}`);
-    say(answers.get(name) ?? "");
-  }
-  models.redraw();
-  models.now();
+    return `The load of ${name} has begun.`;
+  });
+
+/** @param {Model} model */
+function cancel({ name, loading }) {
+  const where = loading?.node ? ` on ${loading.node}` : "";
+  const act = async () => {
+    const path = `/api/models/${encodeURIComponent(name)}/load-cancel`;
+    const { state, retry_after: wait } = await postJson(path, { job_id: loading?.job_id }).catch(another);
+    if (state === "gone") return `The load of ${name} had ended already.`;
+    return state === "stopped" ? `The load of ${name} is stopped.` : `The load of ${name} is stopped within ${wait} s.`;
+  };
+  run(name, "Not cancelled", act, {
+    title: `Cancel the load of ${name}?`,
+    text: [
+      `What was started for it${where} is stopped, and everybody who waits for the model is told.`,
+      "A question asked later loads it anew.",
+    ],
+    yes: "Cancel the load",
+  });
+}
+
+/** @param {any} error */
+function another(error) {
+  throw error.status === 409 ? new Error("another load of it has begun meanwhile.") : error;
+}
+
+/** @param {Model} model */
+function unload({ name, replicas }) {
+  const nodes = [...new Set(replicas.map((replica) => replica.node))].join(", ");
+  const act = async () => (await postJson("/backend/shutdown", { model: name })).message;
+  run(name, "Not unloaded", act, {
+    title: `Unload ${name}?`,
+    text: [
+      `It is taken off ${nodes}, and its memory becomes free. Answers under way are finished first.`,
+      "The next question loads it anew.",
+    ],
+    yes: "Unload",
+  });
 }
 
 /** @param {Reading["problems"]} problems */

@@ -1,22 +1,27 @@
-// Nodes: which machines there are, what they have left, and letting a new one in.
+// Nodes: which machines there are and what they have left; letting one in, taking it out of use, removing it.
 
-import { getJson, postJson, serverNow } from "../lib/api.js";
+import { deleteJson, getJson, postJson, serverNow } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { ago, bytes, exact, many } from "../lib/format.js";
-import { find, say } from "../lib/frame.js";
+import { find } from "../lib/frame.js";
 import { live } from "../lib/live.js";
+import { button, doings } from "../parts/doing.js";
 import { nodeStatus } from "../parts/status.js";
 import { table } from "../parts/table.js";
 
 /**
+ * @typedef {{job_id: string, message: string | null, removing: boolean}} Drain
  * @typedef {{id: string, name: string, status: string, version: string, gpu_vendor: string, total_vram: number,
  *   available_vram: number, total_ram: number, available_ram: number, total_disk: number, available_disk: number,
- *   cpu_logical_cores: number, cpu_usage_percent: number, model_count: number, last_heartbeat: string | null}} Node_
+ *   cpu_logical_cores: number, cpu_usage_percent: number, model_count: number, in_flight_count: number,
+ *   last_heartbeat: string | null, draining: boolean, drain?: Drain}} Node_
  */
 
 const page = find("page");
-/** @type {Map<string, string>} what became of approving a node, by its id */
-const answers = new Map();
+const fold = /** @type {HTMLDetailsElement} */ (find("add"));
+/** The fold is opened once for somebody who has no nodes, and may be closed again. */
+let shown = false;
+const { run, answer } = doings(() => [nodes.redraw(), nodes.now()]);
 
 /** @param {Node_[]} nodes */
 function draw(nodes) {
@@ -47,7 +52,9 @@ const COLUMNS = [
     label: "Status",
     cell: (/** @type {Node_} */ node) => [
       nodeStatus(node.status),
-      answers.has(node.id) && h("span", { class: "cause" }, answers.get(node.id)),
+      node.draining && node.status !== "draining" && h("span", { class: "faint", key: "wish" }, "to be drained"),
+      leaving(node),
+      answer(node.id),
     ],
   },
   { label: "Memory", class: "tight", cell: memory },
@@ -89,48 +96,83 @@ function cpu(node) {
   ];
 }
 
+/** What keeps a node from being empty. @param {Node_} node */
+function leaving({ drain }) {
+  if (!drain) return null;
+  const what = drain.message ?? (drain.removing ? "being removed" : "being drained");
+  const link = h("a", { href: `/app/jobs/${drain.job_id}` }, drain.removing ? "Removal" : "Drain");
+  return h("div", { class: "cause", key: "leaving" }, link, `: ${what}`);
+}
+
 /** @param {Node_} node */
 function actions(node) {
-  if (node.status !== "pending") return null;
-  return h(
-    "button",
-    { class: "main", type: "button", onclick: () => approve(node) },
-    "Approve",
-    h("span", { class: "unseen" }, ` ${node.name}`),
-  );
+  const { name, status, draining, drain } = node;
+  return [
+    status === "pending" && button("Approve", name, () => approve(node), "main"),
+    draining && button("Resume", name, () => resume(node)),
+    !draining && status === "healthy" && button("Drain", name, () => drainNode(node)),
+    !drain?.removing && button("Remove", name, () => remove(node)),
+  ].filter(Boolean);
 }
 
 /** @param {Node_} node */
-async function approve(node) {
-  try {
-    await postJson(`/api/nodes/${node.id}/approve`);
-    answers.delete(node.id);
-    say(`${node.name} is approved.`);
-  } catch (error) {
-    const text = `Not approved: ${/** @type {Error} */ (error).message}`;
-    answers.set(node.id, text);
-    say(text);
-  }
-  nodes.redraw();
-  nodes.now();
+const approve = ({ id, name }) =>
+  run(id, "Not approved", async () => {
+    await postJson(`/api/nodes/${id}/approve`);
+    return `${name} is approved.`;
+  });
+
+/** @param {Node_} node */
+const resume = ({ id, name }) =>
+  run(id, "Not resumed", async () => {
+    await postJson(`/api/nodes/${id}/resume`);
+    return `${name} may get work again.`;
+  });
+
+/** @param {Node_} node */
+function drainNode(node) {
+  const act = async () => {
+    await postJson(`/api/nodes/${node.id}/drain`);
+    return `${node.name} is draining.`;
+  };
+  run(node.id, "Not drained", act, {
+    title: `Drain ${node.name}?`,
+    text: [...what(node), "It gets no new work until it is resumed, also when its worker is started again."],
+    yes: "Drain",
+  });
 }
 
-const joinCommand =
-  `localai worker --register-to ${page.dataset.server} \\\n` +
-  "  --broker-url redis://… --nats-url nats://… --registration-token …";
+/** @param {Node_} node */
+function remove(node) {
+  const act = async () => {
+    const { message } = await deleteJson(`/api/nodes/${node.id}`);
+    return message === "node deregistered" ? `${node.name} is removed.` : `${node.name} is being removed.`;
+  };
+  run(node.id, "Not removed", act, {
+    title: `Remove ${node.name}?`,
+    text: [
+      ...what(node),
+      "Then the server forgets it. Its worker ends; started again, it joins as a new node and waits for approval.",
+    ],
+    yes: "Remove",
+    typed: node.name,
+  });
+}
+
+/** What a drain does there. @param {Node_} node */
+function what({ model_count: count, in_flight_count: requests }) {
+  if (!count) return ["No model is loaded there. Loads under way there are cancelled."];
+  const first = requests ? `, once ${many(requests, "request")} under way ended` : "";
+  return [`${many(count, "replica")} there ${count === 1 ? "is" : "are"} unloaded${first}. Loads there are cancelled.`];
+}
 
 function empty() {
+  if (!shown) fold.open = shown = true;
   return h(
     "div",
     { class: "empty", key: "empty" },
     h("h2", null, "No nodes yet"),
-    h(
-      "p",
-      { class: "faint" },
-      "Start a worker on a machine that reaches this server, the queue (Valkey or Redis) and the bus (NATS):",
-    ),
-    h("pre", { tabindex: 0 }, h("code", null, joinCommand)),
-    h("p", { class: "faint" }, "It appears here within seconds and waits for your approval."),
+    h("p", { class: "faint" }, "A node is a machine that runs models. Below stands how one joins."),
   );
 }
 
