@@ -67,7 +67,7 @@ _STEPS: Mapping[str, Point] = {
     "agent.healthy": Point(AGENT, "the model process answers Health, LoadModel was not sent"),
     "agent.loading": Point(AGENT, "LoadModel was sent, no answer has come"),
     "agent.loaded": Point(AGENT, "LoadModel succeeded, the table does not say READY"),
-    "agent.ready": Point(AGENT, "the table says READY, no row does"),
+    "agent.ready": Point(AGENT, "the table says READY, a report may be under way"),
     "agent.reported": Point(AGENT, "READY was reported, the answer came and was not read"),
     "agent.stopping": Point(AGENT, "a stop came, nothing was decided"),
     "agent.ending": Point(AGENT, "the end of the group was decided, no signal was sent"),

@@ -47,7 +47,7 @@ class Hooks:
     loading: Callable[[str], None] = _nothing
     #: LoadModel succeeded; READY has not been asked for yet.
     loaded: Callable[[str], None] = _nothing
-    #: The table says READY; no row does.
+    #: The table says READY; a report may be under way.
     ready: Callable[[str], None] = _nothing
     #: READY was reported; the answer came and was not read.
     reported: Callable[[str], None] = _nothing
