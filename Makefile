@@ -42,8 +42,8 @@ sim: setup ## the engine's steps in virtual time: SEEDS=5000 MINUTES=3 FIRST=0
 	$(BIN)/python -m pytest tests/simulator -m simulator -q
 	$(BIN)/python -m tests.simulator.run --seeds $(or $(SEEDS),5000) --minutes $(or $(MINUTES),3) --first $(or $(FIRST),0)
 
-prove: setup ## the long runs: 200,000 schedules
-	$(BIN)/python -m tests.simulator.run --seeds 200000 --minutes 0 --first $(or $(FIRST),0)
+prove: setup ## the long runs on real processes, 3 h: ARGS="--short", ARGS="--only loads --seed 7"
+	$(BIN)/python -m tests.prove $(ARGS)
 
 check: setup ## format, lint, types, imports, generated files
 	$(BIN)/ruff format --check .
@@ -55,6 +55,7 @@ check: setup ## format, lint, types, imports, generated files
 	$(BIN)/python -m web.errors --check docs/reference/errors.md
 	$(BIN)/python -m localai.cli.reference --check docs/reference/cli.md
 	$(BIN)/python -m localai.metrics --check docs/reference/metrics.md
+	$(BIN)/python -m tests.acceptance.crash_table --check docs/reference/crash-points.md
 	$(BIN)/python -m tests.unit.loads.eta_calibration --check docs/reference/eta.md
 
 fmt: setup ## format the code and refresh generated pages
@@ -64,6 +65,7 @@ fmt: setup ## format the code and refresh generated pages
 	$(BIN)/python -m web.errors --write docs/reference/errors.md
 	$(BIN)/python -m localai.cli.reference --write docs/reference/cli.md
 	$(BIN)/python -m localai.metrics --write docs/reference/metrics.md
+	$(BIN)/python -m tests.acceptance.crash_table --write docs/reference/crash-points.md
 	$(BIN)/python -m tests.unit.loads.eta_calibration --write docs/reference/eta.md
 
 clean: ## remove what setup made

@@ -20,6 +20,8 @@ class Aim:
         return (self.at_most is None or value <= self.at_most) and (self.at_least is None or value >= self.at_least)
 
     def __str__(self) -> str:
+        if self.at_most is not None and self.at_most == self.at_least:
+            return f"= {self.at_most:g}"
         return f"<= {self.at_most:g}" if self.at_most is not None else f">= {self.at_least:g}"
 
 

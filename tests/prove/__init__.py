@@ -1,0 +1,1 @@
+"""The long runs: what must hold a thousand times, on real processes. `make prove`."""
