@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
 from flask import Blueprint, Response, jsonify, request
 
 from localai.errors import BadInput
 from localai.ids import NodeId
+from localai.jobs.quarantine_rules import Streak
 from localai.unloads.drains import Drain
 from web.access import Access, open_to
 from web.body import read_json_object
@@ -20,13 +24,18 @@ _SWITCH = {"": False, "false": False, "0": False, "true": True, "1": True}
 @blueprint.get("/api/nodes")
 @open_to(Access.ADMIN)
 def list_nodes() -> Response:
-    return jsonify([node.to_json() for node in services().nodes.list()])
+    found = services()
+    quarantined = _by_node(found.loads.quarantines())
+    return jsonify([{**node.to_json(), "quarantined": quarantined[node.id]} for node in found.nodes.list()])
 
 
 @blueprint.get("/api/nodes/<node_id>")
 @open_to(Access.ADMIN)
 def show_node(node_id: str) -> Response:
-    return jsonify(services().nodes.require(node_id).to_json())
+    found = services()
+    node = found.nodes.require(node_id)
+    quarantined = _by_node(found.loads.quarantines(node_id=NodeId(node.id)))
+    return jsonify({**node.to_json(), "quarantined": quarantined[node.id]})
 
 
 @blueprint.get("/api/nodes/<node_id>/models")
@@ -97,3 +106,11 @@ def _force() -> bool:
     if text not in _SWITCH:
         raise BadInput("force", text, "true or false")
     return _SWITCH[text]
+
+
+def _by_node(streaks: Sequence[Streak]) -> Mapping[str, list[dict[str, object]]]:
+    """What each node is kept from: the models that failed there again and again."""
+    found: dict[str, list[dict[str, object]]] = defaultdict(list)
+    for streak in streaks:
+        found[streak.node_id].append(streak.to_json())
+    return found
