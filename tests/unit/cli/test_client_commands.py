@@ -60,7 +60,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         made.append(found)
         return found
 
-    for module in ("models", "jobs", "nodes", "backend_logs"):
+    for module in ("models", "jobs", "nodes", "backend_logs", "retry"):
         monkeypatch.setattr(f"localai.cli.{module}.connect", connect)
     monkeypatch.setattr("time.sleep", lambda _: None)
     yield server
@@ -554,3 +554,42 @@ def test_a_model_is_unloaded_on_one_node(server: Server, run: Run) -> None:
     server.on("/api/nodes/n1/models/unload", {"message": "model unloaded", "job_id": None})
     assert run("models", "unload", "org/m", "--node", "gpu-1") == (0, "model unloaded\n", "")
     assert server.asked[-1] == ("POST", "/api/nodes/n1/models/unload", {"model_name": "org/m"})
+
+
+# Trying again
+
+AGAIN = {"message": "model a/b is waiting for a node; lifted on 1 node", "job_id": JOB, "loaded": False, "lifted": 1}
+HELD = {"error": {"message": "the load failed", "code": "model_load_failed"}, "loading": {"retry_after": 12}}
+
+
+def test_a_load_is_tried_again_by_the_id_of_its_job_or_by_its_model(server: Server, run: Run) -> None:
+    server.on(f"/api/jobs/{JOB}/retry", (202, AGAIN))
+    server.on("/api/models/a/b/load-retry", (202, AGAIN))
+    for named in (JOB, "a/b"):
+        code, out, _ = run("jobs", "retry", named)
+        assert (code, out) == (0, f"{AGAIN['message']}\njob {JOB}\n")
+    assert [path for _, path, _ in server.asked] == [f"/api/jobs/{JOB}/retry", "/api/models/a/b/load-retry"]
+    server.on(f"/api/jobs/{JOB}", LOAD, DONE)
+    code, out, _ = run("jobs", "retry", JOB, "--wait")
+    assert code == 0 and out == "model.load m succeeded on gpu-1 in 12.5 s\n"
+
+
+def test_a_retry_waits_for_the_hold_of_the_failed_load_and_not_for_longer_than_it_was_told(
+    server: Server, run: Run
+) -> None:
+    server.on(f"/api/jobs/{JOB}/retry", (503, HELD), (202, AGAIN))
+    code, out, error = run("jobs", "retry", JOB)
+    assert code == 0 and "job " in out and "another 12 s" in error
+    server.on(f"/api/jobs/{JOB}/retry", (503, HELD))
+    code, _, error = run("jobs", "retry", JOB, "--timeout", "5s")
+    assert code == ExitCode.TIMED_OUT and "another 12 s" in error
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code"),
+    [(409, "attempt_live", ExitCode.FAILED), (404, "not_found", ExitCode.NOT_FOUND), (503, "storage_unavailable", 1)],
+)
+def test_a_retry_that_is_refused_says_why(server: Server, run: Run, status: int, code: str, exit_code: int) -> None:
+    server.on("/api/models/m/load-retry", (status, {"error": {"message": "it says why", "code": code}}))
+    ended, _, error = run("jobs", "retry", "m")
+    assert ended == exit_code and "it says why" in error
