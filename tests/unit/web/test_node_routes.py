@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from localai.errors import NotTheNextLife, Replaced
+from localai.errors import NodeRemoved, NotTheNextLife, Replaced
 from localai.jobs.operation_rules import Order, Report, ReportAnswer
 from localai.jobs.operations import WorkerMustDrop
 from localai.nodes.service import Registered
-from tests.fakes.web import NODE_ID, NODE_TOKEN, WebBench
+from localai.unloads.drains import Drain
+from tests.fakes.web import NODE_ID, NODE_TOKEN, FakeNodes, WebBench
 from web.identity import CREDENTIAL_AGE_S, Keys, NodeKeys
 from web.node.files import PIECE_BYTES, wanted_range
 
@@ -330,3 +331,59 @@ def test_keys_accept_each_of_several_and_nothing_else() -> None:
     assert keys.accept("one") and keys.accept("two")
     assert not keys.accept("") and not keys.accept("three")
     assert not Keys([])
+
+
+# Drains of its own, and removal
+
+
+class Drains:
+    """What was asked for; a node drains and resumes as often as it likes."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def drain(self, node_id: str) -> Drain:
+        self.asked.append(("drain", node_id))
+        return Drain(job_id="the-job", done=False, message="node set to draining")
+
+    def resume(self, node_id: str) -> Drain:
+        self.asked.append(("resume", node_id))
+        return Drain(job_id=None, done=True, message="node resumed")
+
+
+@pytest.mark.parametrize("headers", [NODE, REGISTRATION])
+def test_a_machine_drains_and_resumes_itself(tmp_path: Path, headers: dict[str, str]) -> None:
+    drains = Drains()
+    bench = WebBench(tmp_path, drains=drains)
+    drained = bench.client.post(f"/api/node/{NODE_ID}/drain", headers=headers)
+    assert (drained.status_code, drained.get_json()) == (200, {"message": "node set to draining", "job_id": "the-job"})
+    resumed = bench.client.post(f"/api/node/{NODE_ID}/resume", headers=headers)
+    assert resumed.get_json() == {"message": "node resumed", "job_id": None}
+    assert drains.asked == [("drain", NODE_ID), ("resume", NODE_ID)]
+    for path in ("drain", "resume"):
+        assert (
+            bench.client.post(f"/api/node/{NODE_ID}/{path}", headers={"Authorization": "Bearer x"}).status_code == 401
+        )
+    assert len(drains.asked) == 2
+
+
+def test_a_removed_node_is_told_so_and_an_unknown_one_is_not(bench: WebBench) -> None:
+    removed, unknown = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+    bench.nodes.removed = (removed,)
+    for node_id, told in ((removed, True), (unknown, None)):
+        answer = bench.client.post(f"/api/node/{node_id}/heartbeat", json={"incarnation": 1}, headers=NODE)
+        assert (answer.status_code, answer.get_json().get("removed")) == (404, told)
+
+
+def test_what_was_known_of_a_node_is_forgotten_when_it_changes() -> None:
+    """A removed node's credential ends at once, and not with the age of what was remembered."""
+    nodes = FakeNodes()
+    keys = NodeKeys(nodes, "registration-token")
+    assert keys.require_approved_node(NODE_ID, NODE_TOKEN) == NODE_ID
+    nodes.check_credential = lambda node_id, token: False  # type: ignore[method-assign]
+    nodes.get = lambda node_id: None  # type: ignore[method-assign]
+    nodes.removed = (NODE_ID,)
+    assert keys.require_node(NODE_ID, NODE_TOKEN) == NODE_ID, "believed for a while"
+    keys.forget(NODE_ID)
+    with pytest.raises(NodeRemoved):
+        keys.require_node(NODE_ID, NODE_TOKEN)
