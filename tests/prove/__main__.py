@@ -27,7 +27,7 @@ from tests.prove import (
     schedules,
 )
 from tests.prove.say import say
-from tests.prove.stand import FULL, SHORT, Size, exactly
+from tests.prove.stand import FULL, SIZES, Size, exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +53,22 @@ PROOFS: dict[str, Proof] = {
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.prove", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="a few of everything: does the proof itself work?")
+    parser.add_argument("--size", choices=[*SIZES], default="full", help="how much of everything (%(default)s)")
     parser.add_argument("--only", action="append", choices=[*PROOFS], help="one proof; may be repeated")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn, and the simulator's first (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("build/prove.json"), help="the JSON file (%(default)s)")
     options = parser.parse_args(arguments)
     # A run that is told to stop ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    size = SHORT if options.short else FULL
+    size = SIZES[options.size]
     wanted = [name for name in PROOFS if not options.only or name in options.only]
-    if not options.short:
+    if size is FULL:
         say(f"about {sum(PROOFS[name].minutes for name in wanted):.0f} minutes on two cores")
     rows: list[Row] = []
     for name in wanted:
         rows += _timed(name, size, options.seed)
         # What is known is kept, however the next one ends.
-        report.write(options.out, rows, _facts(size, options.short, options.seed))
+        report.write(options.out, rows, _facts(options.size, options.seed))
     missed = [f"{row.measure}: {row.what}" for row in rows if row.verdict == "MISSED"]
     lines = [
         *(f"MISSED  {line}" for line in missed),
@@ -91,12 +91,12 @@ def _timed(name: str, size: Size, seed: int) -> list[Row]:
     return [*rows, Row(measure=name, what="took", value=(time.monotonic() - began) / 60, unit="min")]
 
 
-def _facts(size: Size, short: bool, seed: int) -> dict[str, object]:
+def _facts(size: str, seed: int) -> dict[str, object]:
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "short": short,
         "seed": seed,
-        "size": asdict(size),
+        "size": size,
+        "sizes": asdict(SIZES[size]),
         "machine": description(),
     }
 

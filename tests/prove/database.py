@@ -17,7 +17,7 @@ CLIENTS = 8
 #: Between two questions of a client: traffic, and not a race.
 PAUSE_S = 0.05
 #: Before the stop and after it.
-AROUND_S = 5.0
+AROUND_S = 2.0
 
 
 @dataclass

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,16 @@ FULL = Size(
     whole_sweep=True,
     schedules=200_000,
 )
+TENTH = replace(
+    FULL,
+    rounds=100,
+    owner_kills=10,
+    cancels=10,
+    frozen=1,
+    paused=1,
+    bus_cancels=4,
+    schedules=20_000,
+)
 SHORT = Size(
     rounds=3,
     crowd=50,
@@ -85,6 +95,8 @@ SHORT = Size(
     whole_sweep=False,
     schedules=200,
 )
+#: For a smoke test, for a cup of coffee, and what counts.
+SIZES = {"short": SHORT, "tenth": TENTH, "full": FULL}
 
 
 def exactly(number: int) -> Aim:
@@ -118,6 +130,10 @@ class Ground:
     def end(self) -> None:
         for control in self.controls:
             control.end()
+        # All at once, and the servers last: one after the other they would wait for each other's requests.
+        for process in self.cluster.started[1:]:
+            if process.popen.poll() is None:
+                process.popen.terminate()
         self.cluster.close()
 
     def owner_process(self, owner: str) -> psutil.Process:

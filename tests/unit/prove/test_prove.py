@@ -28,7 +28,7 @@ def test_exactly_means_neither_less_nor_more() -> None:
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, proof: object) -> tuple[int, dict[str, object]]:
     monkeypatch.setattr(prove, "PROOFS", {"one": proof})
     out = tmp_path / "prove.json"
-    code = prove.main(["--short", "--seed", "7", "--out", str(out)])
+    code = prove.main(["--size", "short", "--seed", "7", "--out", str(out)])
     return code, json.loads(out.read_text())
 
 
@@ -45,7 +45,7 @@ def test_a_run_without_a_miss_ends_with_0_and_says_size_and_seed(
 ) -> None:
     code, facts = run(monkeypatch, tmp_path, rows_of(2))
     assert code == 0
-    assert (facts["seed"], facts["short"]) == (7, True)
+    assert (facts["seed"], facts["size"]) == (7, "short")
 
 
 def test_a_miss_ends_with_1_and_is_named(
