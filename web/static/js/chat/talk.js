@@ -1,13 +1,12 @@
-// How a question gets its answer, also from a model that has to be loaded first: ask, watch the load, ask again.
+// How a question gets its answer, also from a model that has to be loaded first: the answer's own stream says how far.
 
-import { ApiError, ask as send, getJson } from "../lib/api.js";
-import { eventsOf } from "../lib/sse.js";
+import { ApiError, ask as send, sentence } from "../lib/api.js";
+import { blocksOf, dataOf } from "../lib/sse.js";
 
-/** The first look comes after this long: a loaded model has answered by then. */
-const FIRST_LOOK_MS = 400;
-const LOOK_MS = 1000;
-/** A request that was not answered within the server's own wait is made again after this pause. */
+/** A load that is still under way when the answer ends without one is asked for again after this pause. */
 const AGAIN_MS = 1500;
+const TOLD = { "X-LocalAI-Loading": "stream" };
+const LOADING = ": loading ";
 
 /**
  * @typedef {{role: string, content: string}} Message
@@ -26,72 +25,40 @@ const AGAIN_MS = 1500;
  * @returns {Promise<End>}
  */
 export async function talk(question) {
+  const { model, messages, signal } = question;
+  const body = { model, messages, stream: true, stream_options: { include_usage: true } };
   for (;;) {
-    const watched = watchLoad(question);
     try {
-      const response = await send("/v1/chat/completions", {
-        method: "POST",
-        body: bodyOf(question),
-        signal: question.signal,
-      });
-      watched.stop();
-      return await readAnswer(response, question.onText);
+      const response = await send("/v1/chat/completions", { method: "POST", headers: TOLD, body, signal });
+      return await readAnswer(response, question);
     } catch (error) {
       if (!(error instanceof ApiError) || error.code !== "model_loading") throw error;
       if (error.body?.loading) question.onLoading(error.body.loading);
-    } finally {
-      watched.stop();
     }
-    await pause(AGAIN_MS, question.signal);
+    await pause(AGAIN_MS, signal);
   }
 }
 
-/** @param {Question} question */
-function bodyOf({ model, messages }) {
-  return { model, messages, stream: true, stream_options: { include_usage: true } };
-}
-
-/**
- * Look at the load of a model until stopped. It may be that nothing loads: the answer is 404 then.
- * @param {Question} question
- */
-function watchLoad({ model, signal, onLoading }) {
-  let stopped = false;
-  let timer = setTimeout(look, FIRST_LOOK_MS);
-
-  async function look() {
-    let wait = LOOK_MS;
-    try {
-      const loading = await getJson(`/api/models/${encodeURIComponent(model)}/load-status`, { signal });
-      if (!stopped && loading.state !== "failed") onLoading(loading);
-    } catch {
-      // It is loaded, or cannot be asked just now: the answer itself will tell.
-      wait = 3 * LOOK_MS;
-    }
-    if (!stopped) timer = setTimeout(look, wait);
-  }
-
-  return {
-    stop() {
-      stopped = true;
-      clearTimeout(timer);
-    },
-  };
-}
-
-/** @param {Response} response @param {(text: string) => void} onText @returns {Promise<End>} */
-async function readAnswer(response, onText) {
+/** @param {Response} response @param {Question} question @returns {Promise<End>} */
+async function readAnswer(response, { onLoading, onText }) {
   const end = { finish: "", tokens: 0 };
-  for await (const data of eventsOf(response)) {
+  for await (const block of blocksOf(response)) {
+    if (block.startsWith(LOADING)) onLoading(JSON.parse(block.slice(LOADING.length)));
+    const data = dataOf(block);
     if (data === "[DONE]") return end;
-    const chunk = JSON.parse(data);
-    if (chunk.error) throw new ApiError(chunk.error.message, { status: 200, code: chunk.error.code });
-    const choice = chunk.choices[0];
-    if (choice?.delta?.content) onText(choice.delta.content);
-    if (choice?.finish_reason) end.finish = choice.finish_reason;
-    if (chunk.usage) end.tokens = chunk.usage.completion_tokens;
+    if (data) readChunk(JSON.parse(data), end, onText);
   }
   throw new ApiError("The answer broke off: the connection was lost.");
+}
+
+/** @param {any} chunk @param {End} end @param {(text: string) => void} onText */
+function readChunk(chunk, end, onText) {
+  if (chunk.error)
+    throw new ApiError(sentence(chunk.error.message), { status: 200, code: chunk.error.code, body: chunk });
+  const choice = chunk.choices[0];
+  if (choice?.delta?.content) onText(choice.delta.content);
+  if (choice?.finish_reason) end.finish = choice.finish_reason;
+  if (chunk.usage) end.tokens = chunk.usage.completion_tokens;
 }
 
 /** @param {number} ms @param {AbortSignal} signal */

@@ -25,11 +25,12 @@ export function serverNow() {
 /**
  * The response to a request. Throws ApiError; a session that has ended leads to the sign-in.
  * @param {string} path
- * @param {{method?: string, body?: unknown, signal?: AbortSignal, stay?: boolean}} options
+ * @param {{method?: string, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal,
+ *   stay?: boolean}} options
  */
-export async function ask(path, { method = "GET", body, signal, stay = false } = {}) {
+export async function ask(path, { method = "GET", body, headers: more = {}, signal, stay = false } = {}) {
   /** @type {Record<string, string>} */
-  const headers = { Accept: "application/json" };
+  const headers = { Accept: "application/json", ...more };
   if (method !== "GET") headers["X-CSRF-Token"] = meta("csrf-token");
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const response = await send(path, {

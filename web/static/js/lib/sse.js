@@ -1,11 +1,11 @@
 // How events are read: from the answer to a request, or followed for as long as they come.
 
 /**
- * The data of each event in a response.
+ * Each block of a response: an event, or a comment.
  * @param {Response} response
  * @returns {AsyncGenerator<string>}
  */
-export async function* eventsOf(response) {
+export async function* blocksOf(response) {
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -15,14 +15,14 @@ export async function* eventsOf(response) {
       if (done) return;
       const parts = (rest + value).split("\n\n");
       rest = parts.pop() ?? "";
-      yield* parts.map(dataOf).filter((data) => data !== "");
+      yield* parts;
     }
   } finally {
     await reader.cancel().catch(() => undefined);
   }
 }
 
-/** @param {string} block */
+/** The data of an event; empty for a comment. @param {string} block */
 export function dataOf(block) {
   return block
     .split("\n")
