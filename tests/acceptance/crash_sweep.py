@@ -101,11 +101,11 @@ class Sweep:
         assert told in case.client, f"the client was told {told!r}"
         if case.way is not Way.REFUSED:
             up.chat_until_answered(model)
-            wait_for("exactly one model process", lambda: len(self._model_processes(up)) == 1)
+            wait_for("exactly one model process", lambda: len(self.model_processes(up)) == 1)
         loads = tuple(_end_of(job) for job in reversed(up.jobs(kind="model.load", subject=model)))
         assert loads in case.loads, f"the attempts are {loads}"
-        self._unload(up, model)
-        wait_for("no model process", lambda: not self._model_processes(up))
+        self.unload(up, model)
+        wait_for("no model process", lambda: not self.model_processes(up))
         self._quiet()
         return told
 
@@ -149,12 +149,12 @@ class Sweep:
         """The model process in the middle of LoadModel, which began with a child (`fork_child`)."""
 
         def loading() -> psutil.Process | None:
-            return next((one for one in self._model_processes(up) if _has_child(one)), None)
+            return next((one for one in self.model_processes(up) if _has_child(one)), None)
 
         return wait_for("a model process in LoadModel", loading)
 
     def wait_process(self, up: Frontend) -> psutil.Process:
-        return wait_for("a model process", lambda: next(iter(self._model_processes(up)), None))
+        return wait_for("a model process", lambda: next(iter(self.model_processes(up)), None))
 
     def kill_control(self, up: Frontend) -> None:
         up.process.child("tasks.control").kill()
@@ -165,8 +165,8 @@ class Sweep:
     def _running(self, case: Case) -> Frontend:
         """The cluster; a fresh start where the next death of a child would cost seconds of back-off."""
         if self._up is not None and max(self._kills.values(), default=0) >= KILLS_OF_ONE_CHILD:
-            assert self._up.process.stop() == 0
-            self._up = None
+            ending, self._up = self._up, None
+            assert ending.process.stop() == 0
         if self._up is None:
             self._kills.clear()
             self._up = self.cluster.up(f"up-{self._number}")
@@ -175,11 +175,11 @@ class Sweep:
         return up
 
     @staticmethod
-    def _model_processes(up: Frontend) -> list[psutil.Process]:
+    def model_processes(up: Frontend) -> list[psutil.Process]:
         return [process for process in processes_below(up.process.pid) if is_model_process(process)]
 
     @staticmethod
-    def _unload(up: Frontend, model: str) -> None:
+    def unload(up: Frontend, model: str) -> None:
         def asked() -> bool:
             return _status_of(lambda: up.post("/backend/shutdown", {"model": model})) in (200, 202)
 
@@ -328,8 +328,8 @@ def _unload(sweep: Sweep, up: Frontend, case: Case) -> tuple[str, str]:
     sweep.arm(case)
     told = ANSWER if _status_of(lambda: up.post("/backend/shutdown", {"model": model})) == 202 else CUT
     sweep.wait_reached(case)
-    sweep._unload(up, model)
-    wait_for("no model process", lambda: not sweep._model_processes(up))
+    sweep.unload(up, model)
+    wait_for("no model process", lambda: not sweep.model_processes(up))
     return model, told
 
 
