@@ -153,7 +153,13 @@ class Node:
     def __post_init__(self) -> None:
         response = httpx2.post(
             f"{self.web.url}/api/node/register",
-            json={"name": self.name, "address": "127.0.0.1:50051", "token": TOKEN, "total_ram": 2**34},
+            json={
+                "name": self.name,
+                "address": "127.0.0.1:50051",
+                "token": TOKEN,
+                "total_ram": 2**34,
+                "reports_operations": True,
+            },
             headers={"Authorization": f"Bearer {TOKEN}"},
         )
         assert response.status_code == 201, response.text
