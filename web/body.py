@@ -71,4 +71,3 @@ def _storable(value: Any) -> Any:
 
 def _shown(data: bytes) -> str:
     return data[:60].decode("utf-8", "replace")
-
