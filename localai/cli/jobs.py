@@ -123,10 +123,14 @@ def cancel_job(settings: Settings, job_id: str, wait: bool, timeout: float | Non
         print_json(answer)
         return
     name = f"{answer.get('kind')} {answer.get('subject')}"
-    if answer.get("state") == "stopped":
-        click.echo(f"{name} is stopped")
-    else:
-        click.echo(f"{name} is being stopped; what it holds is released in {answer.get('retry_after')} s at the latest")
+    match answer.get("state"):
+        case "stopped":
+            click.echo(f"{name} is stopped")
+        case "gone":
+            click.echo(f"{name} has been cancelled; its worker is of a version that confirms no stop")
+        case _:
+            wait = answer.get("retry_after")
+            click.echo(f"{name} is being stopped; what it holds is released in {wait} s at the latest")
 
 
 @command.command("watch")

@@ -53,7 +53,10 @@ def end_of(job: Job) -> CancelState | None:
     """What a cancel has brought about, by the row after it; None where the job ended otherwise before."""
     if job.stop_state == StopState.PENDING:
         return CancelState.STOPPING
-    return CancelState.STOPPED if job.state == State.CANCELLED else None
+    if job.state != State.CANCELLED:
+        return None
+    # A worker that cannot confirm is given up after its window: nothing is left to ask for, and nothing is proven.
+    return CancelState.STOPPED if job.stop_state == StopState.CONFIRMED else CancelState.GONE
 
 
 def release_s(job: Job) -> int:

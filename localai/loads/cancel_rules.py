@@ -49,8 +49,8 @@ def load_cancel(model: str, job_id: str, named: Job | None, current: Job | None)
     """
     if current is not None and (named is None or current.id != named.id):
         return LoadCancel(model=model, job_id=job_id, state=CancelState.CONFLICT, current_job_id=current.id)
-    if named is None or named.state not in DOOMED:
-        return LoadCancel(model=model, job_id=job_id, state=CancelState.GONE)
-    if named.stop_state == StopState.PENDING:
+    if named is not None and named.stop_state == StopState.PENDING:
         return LoadCancel(model=model, job_id=job_id, state=CancelState.STOPPING, retry_after=release_s(named))
-    return LoadCancel(model=model, job_id=job_id, state=CancelState.STOPPED)
+    # What succeeded serves; a worker that cannot confirm is given up after its window. Neither is proven to be over.
+    proven = named is not None and named.state in DOOMED and named.stop_state == StopState.CONFIRMED
+    return LoadCancel(model=model, job_id=job_id, state=CancelState.STOPPED if proven else CancelState.GONE)

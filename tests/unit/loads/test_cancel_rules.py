@@ -23,6 +23,8 @@ HELD = {"finished_at": NOW, "hold_until": NOW + timedelta(seconds=7.2)}
 PENDING = replace(RUNNING, state=State.CANCELLED, stop_state=StopState.PENDING, **HELD)
 CONFIRMED = replace(PENDING, stop_state=StopState.CONFIRMED)
 FAILED = replace(CONFIRMED, state=State.FAILED)
+#: A worker of an older version never confirms.
+GIVEN_UP = replace(CONFIRMED, stop_state=StopState.NONE)
 SUCCEEDED = replace(RUNNING, state=State.SUCCEEDED, finished_at=NOW)
 OTHER = replace(RUNNING, id=JobId("b"))
 
@@ -35,6 +37,7 @@ OTHER = replace(RUNNING, id=JobId("b"))
         (CONFIRMED, CONFIRMED, CancelState.STOPPED),
         (CONFIRMED, None, CancelState.STOPPED),
         (FAILED, FAILED, CancelState.STOPPED),
+        (GIVEN_UP, None, CancelState.GONE),
         (SUCCEEDED, None, CancelState.GONE),
         (None, None, CancelState.GONE),
         (None, OTHER, CancelState.CONFLICT),
@@ -87,6 +90,7 @@ def test_loads_and_installs_may_be_cancelled_and_the_others_say_why_not() -> Non
         (PENDING, CancelState.STOPPING),
         (replace(FAILED, stop_state=StopState.PENDING), CancelState.STOPPING),
         (CONFIRMED, CancelState.STOPPED),
+        (GIVEN_UP, CancelState.GONE),
         (FAILED, None),
         (SUCCEEDED, None),
     ],
