@@ -219,3 +219,17 @@ def test_unloads_that_race_with_loads_leave_a_model_that_serves_or_nothing(
         asking.join(LIMIT_S)
         wait_for("no row and no process", lambda: rows(front, worker) == {} and model_processes(worker) == [])
         wait_for("the end of the hold", lambda: front.get(f"/api/models/{name}/load-status").status_code == 404)
+
+
+def test_lj_11_a_load_is_listed_and_cancelled_by_a_frontend_that_was_started_again(
+    machines: Cluster, front: Frontend, worker: Started
+) -> None:
+    name = model(machines, front, "restarted", "load_delay:10m")
+    job_id = loading(front, name)
+    group = model_processes(worker)
+    front.process.child("gunicorn").kill()
+    wait_for("the frontend back", front.is_ready)
+    listed = wait_for("the job listed", lambda: front.jobs(kind="model.load", subject=name))
+    assert [(job["id"], job["cancellable"]) for job in listed] == [(job_id, True)], "a fact of the row"
+    assert run(front, "jobs", "cancel", job_id, "--wait").stdout == f"model.load {name} is stopped\n"
+    wait_for("the process group gone", lambda: not [process for process in group if alive(process)])
