@@ -65,6 +65,9 @@ def show(settings: Settings, node: str, output: str) -> None:
     click.echo(details(_described(found), list(_described(found))))
     click.echo()
     click.echo(table(replicas, _REPLICA_COLUMNS, {"STATE": state_style}) if replicas else "no replicas")
+    for kept in found.get("quarantined") or ():
+        failed = f"its last {kept.get('failures')} loads failed with {kept.get('cause')}"
+        click.echo(f"in quarantine: {kept.get('model')}, {failed}; `localai jobs retry {kept.get('model')}` lifts it")
 
 
 @command.command()

@@ -204,6 +204,20 @@ UPDATE jobs
    AND (op_generation IS NULL OR op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s))
 RETURNING jobs.*, clock_timestamp() AS read_at;
 
+-- release_jobs --
+-- Their owner ends: whoever sweeps next goes on with them. What somebody holds at this moment lapses by itself.
+WITH mine AS (
+    SELECT id FROM jobs
+     WHERE owner = %(owner)s AND state = 'running' AND lease_expires_at > clock_timestamp() AND kind = ANY(%(kinds)s)
+       AND adoptions < %(most)s
+       AND (op_generation IS NULL OR op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s))
+     ORDER BY id FOR UPDATE SKIP LOCKED
+)
+UPDATE jobs j SET lease_expires_at = clock_timestamp(), updated_at = clock_timestamp()
+  FROM mine
+ WHERE j.id = mine.id AND j.owner = %(owner)s AND j.state = 'running' AND j.lease_expires_at > clock_timestamp()
+RETURNING j.*, clock_timestamp() AS read_at;
+
 -- lapsed_to_fail --
 -- Jobs whose owner is lost, of kinds whose work may still run on a node. Those that can be adopted are left to that.
 SELECT j.*, clock_timestamp() AS read_at FROM jobs j
@@ -308,6 +322,10 @@ DELETE FROM jobs WHERE id IN (
 -- Counters of processes that are gone. Their names are never used again; those of models are, and stay.
 DELETE FROM subjects s
  WHERE s.kind = 'process' AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = s.name);
+
+-- prune_streaks --
+-- Failures on nodes that were removed.
+DELETE FROM failure_streaks s WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.node_id);
 
 -- share_node --
 -- The life of the agent that speaks for the node; it cannot change before this transaction ends.

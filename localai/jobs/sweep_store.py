@@ -59,6 +59,7 @@ class PgSweepStore:
         with self._unit_of_work() as uow:
             pruned = uow.execute(SQL["prune_jobs"], {"older_than": older_than_s, "limit": limit}).rowcount
             uow.execute(SQL["prune_subjects"])
+            uow.execute(SQL["prune_streaks"])
             return pruned
 
     def _fail_lapsed(self, limit: int) -> list[Job]:

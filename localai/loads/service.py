@@ -74,10 +74,15 @@ class LoadService:
         row = self._reads.current(model)
         if row is not None and row.job.live:
             raise AttemptLive(model, row.job.id)
+        lifted = self.lift(model)
+        return self.request(model, revision), lifted
+
+    def lift(self, model: str) -> int:
+        """Forget the failures of a model on every node; how many quarantines that ends. Raises StorageUnavailable."""
         lifted = self._quarantines.lift(model) if self._quarantines else 0
         if lifted:
             log.info("quarantine lifted", extra=logs.fields(model=model, nodes=lifted))
-        return self.request(model, revision), lifted
+        return lifted
 
     def quarantines(self, *, model: str | None = None, node_id: NodeId | None = None) -> Sequence[Streak]:
         """Which models are kept off which nodes. Raises StorageUnavailable."""

@@ -91,6 +91,9 @@ class MemorySweeps:
         for kind, name in list(self._tables.subjects):
             if kind == "process" and name not in named:
                 del self._tables.subjects[(kind, name)]
+        for key in list(self._tables.streaks):
+            if key[2] not in self._tables.nodes:
+                del self._tables.streaks[key]
         return len(old[:limit])
 
     def _lapsed(self) -> list[Job]:

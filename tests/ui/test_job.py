@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 
@@ -66,6 +67,25 @@ def test_a_failed_job_says_why_with_the_last_words_of_the_process(
     expect(page.locator(".card.failed pre")).to_contain_text("reading the file")
     expect(page.locator(".phases li.failed")).to_contain_text("loading")
     expect(page.get_by_role("table", name="Moves").get_by_role("row").last).to_contain_text("failed")
+
+
+def test_a_failed_load_is_tried_again_from_its_page_once_its_hold_is_over(
+    open_page: Open, model: Model, server: Frontend
+) -> None:
+    name = model("again", "load_fail:bad magic")
+    assert server.chat(name).status_code == 503
+    failed = server.jobs(subject=name)[0]["id"]
+    visit = open_page()
+    visit.provoked.append((503, "/retry"))
+    page = visit.goto(f"/app/jobs/{failed}")
+    button = page.get_by_role("button", name=f"Try again {name}")
+    button.click()
+    expect(page.locator("#said")).to_contain_text(re.compile(r"is not tried again: the failed load holds .* \d+ s"))
+    wait_for("the end of the hold", lambda: not server.get(f"/api/jobs/{failed}").json()["hold_in_s"])
+    button.click()
+    expect(page).not_to_have_url(re.compile(failed))
+    expect(page.locator(".title")).to_contain_text("failed")
+    assert page.url.endswith(server.jobs(subject=name)[0]["id"])
 
 
 @pytest.mark.parametrize("job_id", ["nonsense", "5b2f8a58", "%3Cscript%3Ealert(1)%3C%2Fscript%3E", "..%2f..%2fetc"])

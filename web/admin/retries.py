@@ -42,8 +42,11 @@ def _retry(model: str) -> Response:
 
     Whatever the answer but a 409, the quarantines of the model are lifted.
     """
+    found = services()
+    if found.configs.get(model) is None:
+        found.loads.lift(model)  # what failed while it had a config keeps nobody from anything
     config = usable_config(model)
-    ticket, lifted = services().loads.retry(config.name, config.revision)
+    ticket, lifted = found.loads.retry(config.name, config.revision)
     if ticket.state == HELD:
         raise ticket.status.refusal()
     loaded = ticket.state == LOADED

@@ -144,6 +144,17 @@ def test_what_cannot_be_tried_again_says_why(bench: Bench, web: WebProcess, node
     assert other.status_code == 400 and "model.install" in other.json()["error"]["message"]
 
 
+def test_the_quarantine_of_a_model_whose_config_is_gone_can_be_lifted(
+    bench: Bench, web: WebProcess, node: Node
+) -> None:
+    bench.model("gone")
+    quarantine(bench, web, "gone")
+    (bench.models / "gone.yaml").unlink()
+    eventually(lambda: "gone" not in bench.listed(web), "the config seen gone")
+    assert retry(web, "/api/models/gone/load-retry").status_code == 404
+    assert bench.rows.quarantines.list(model="gone") == []
+
+
 def test_an_edited_config_lifts_it_and_one_that_comes_back_is_tried_again(
     bench: Bench, web: WebProcess, node: Node
 ) -> None:

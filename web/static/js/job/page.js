@@ -50,7 +50,12 @@ function start(after) {
 function draw(reading) {
   const job = { ...reading, ...latest };
   document.title = `${job.kind} ${job.about} - localai`;
-  return jobView(job, events, [job.cancellable && button("Cancel", job.about, () => cancel(job)), answer(id)]);
+  const again = job.kind === "model.load" && ["failed", "cancelled"].includes(job.state);
+  return jobView(job, events, [
+    job.cancellable && button("Cancel", job.about, () => cancel(job)),
+    again && button("Try again", job.about, () => retry(job)),
+    answer(id),
+  ]);
 }
 
 /** @param {any} job */
@@ -67,6 +72,22 @@ function cancel(job) {
       : ["What has come is kept: the next fetch goes on from there. A load that waits for it fails."],
     yes: load ? "Cancel the load" : "Cancel the fetch",
   });
+}
+
+/** A new attempt, on its own page. @param {any} job */
+function retry(job) {
+  const act = async () => {
+    const { job_id, loaded, message } = await postJson(`/api/jobs/${encodeURIComponent(id)}/retry`).catch(whyNot);
+    if (!loaded) location.assign(`/app/jobs/${encodeURIComponent(job_id)}`);
+    return message;
+  };
+  run(id, `${job.about} is not tried again`, act);
+}
+
+/** The hold of a failed load says when, and not only why. @param {any} error */
+function whyNot(error) {
+  if (error.code !== "model_load_failed" || !error.retryAfter) throw error;
+  throw new Error(`the failed load holds the model for another ${error.retryAfter} s.`);
 }
 
 /** @param {any} error */
