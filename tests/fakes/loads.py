@@ -85,6 +85,10 @@ class FakeLoads:
         self.was_read.release()
         return replace(self.attempts[job_id])  # as it is at this moment
 
+    def quarantines(self, node_id: str | None = None) -> tuple[()]:
+        """Nothing is kept off any node."""
+        return ()
+
     def move(self, job_id: str, state: str, progress: float = 0.0) -> None:
         """The load gets further."""
         status = self.attempts[job_id]
