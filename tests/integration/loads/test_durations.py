@@ -10,6 +10,7 @@ import pytest
 from localai.jobs.job import Job, State
 from localai.jobs.operation_rules import OperationError, Phase
 from localai.loads.durations import KEPT, MAX_AGE_S, DurationBook, PgDurations
+from localai.loads.ports import NotFinished
 from localai.loads.service import LoadService
 from localai.nodes.rules import Figures, Registration
 from tests.integration.world import Agent, Control, World, placed_load, plain_plan, staged
@@ -84,6 +85,24 @@ def test_a_load_that_fails_leaves_nothing_and_one_whose_commit_is_doubted_leaves
     control.step(done.id)
     world.load_rows.finish(done, control.owner.id)
     assert len(kept(world, "counted-once")) == 1
+
+
+def test_an_adopted_load_is_counted_by_the_owner_that_finishes_it_and_by_no_other(
+    world: World, control: Control, agent: Agent
+) -> None:
+    job = placed_load(world, control, "adopted")
+    agent.claim(job)
+    agent.change(job, phase=Phase.LOADING, progress=1)
+    world.lapse(job.id)
+    heir = Control(world)
+    assert job.id in [one.id for one in heir.owner.adopt(100)]
+    age(world, job, loading=40)
+    agent.become_ready(job)
+    assert world.load_rows.finish(job, control.owner.id) is NotFinished.REPLACED
+    assert kept(world, "adopted") == []
+    assert heir.step(job.id).state == State.SUCCEEDED
+    (row,) = kept(world, "adopted")
+    assert row["loading_s"] == pytest.approx(40, abs=1.9), "the phase began under the first owner"
 
 
 def test_only_the_newest_loads_of_a_class_are_kept(world: World, control: Control, agent: Agent) -> None:
