@@ -178,7 +178,7 @@ def test_lj_02_a_client_that_leaves_its_stream_ends_its_wait_and_not_the_load(
 ) -> None:
     with streamed(frontends[0], model) as response:
         lines = response.iter_lines()  # dropping it would end the connection
-        assert next(lines).startswith(": loading ")
+        assert any(line.startswith(": loading ") for line in lines)
         assert waiters(frontends[0], model) == 1
     wait_for("the wait is over", lambda: waiters(frontends[0], model) == 0, limit_s=2)
     heard = listen(frontends[1], model)

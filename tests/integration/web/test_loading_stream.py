@@ -46,6 +46,8 @@ class Heard:
         """The first comment of this state and percent; none before it may be further."""
         while True:
             text = self.line()
+            if text == ": keep-alive":
+                continue  # a busy machine: the stream began before anything was known
             assert text.startswith(": loading "), text
             found: dict[str, Any] = json.loads(text.removeprefix(": loading "))
             if (found["state"], found["progress"]) == (state, progress):
@@ -160,8 +162,9 @@ def test_lj_02_a_client_that_leaves_ends_its_wait_within_two_seconds_and_nothing
     connection = web.open_chat(model, headers=ASKED if asked else {}, stream=True)
     job_id = bench.place(model)
     eventually(lambda: at(scrape(web), "localai_waiters", model=model) == 1, "the request waits")
-    if asked:
-        assert b": loading {" in connection.recv(65536)
+    received = b""
+    while asked and b": loading {" not in received:
+        received += connection.recv(65536)
     connection.close()
     eventually(lambda: at(scrape(web), "localai_waiters", model=model) == 0, "the wait is over", limit_s=2)
     bench.finish(job_id, bench.backend(says("still here")))

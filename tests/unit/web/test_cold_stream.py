@@ -13,7 +13,7 @@ import pytest
 
 from localai import metrics
 from localai.bus.subjects import job_progress, job_result
-from localai.errors import CallCancelled
+from localai.errors import CallCancelled, StorageUnavailable
 from localai.loads.attempts import Status
 from tests.fakes.inference import Script, Silent, fails, says
 from tests.fakes.loads import FakeStatus
@@ -34,6 +34,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/completions": {"model": "m", "prompt": "hello", "stream": True},
 }
 both = pytest.mark.parametrize("path", list(BODIES))
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not make a known status one that came too late."""
+    monkeypatch.setattr("web.cold_stream.FIRST_WORD_S", LIMIT_S)
 
 
 class Cold:
@@ -179,6 +185,18 @@ def test_a_model_that_breaks_before_its_first_token_ends_the_stream_with_its_own
 
 
 @both
+def test_a_model_that_is_there_and_thinks_is_said_to_load_no_more(bench: WebBench, path: str) -> None:
+    cold, silent = Cold(bench, path), Silent()
+    cold.loading()
+    cold.serve(silent)
+    assert silent.started.wait(LIMIT_S)
+    assert cold.next() == KEEP_ALIVE.decode()
+    silent.go.set()
+    assert "late" in "".join(cold.rest())
+    cold.response.close()
+
+
+@both
 @pytest.mark.parametrize("served", [False, True])
 def test_lj_02_a_client_that_leaves_ends_its_wait_its_call_and_nothing_else(
     bench: WebBench, path: str, served: bool
@@ -297,7 +315,7 @@ def _ends(outcome: str, model: str) -> float:
 
 
 @pytest.fixture
-def named(bench: WebBench, request: pytest.FixtureRequest) -> str:
+def named(request: pytest.FixtureRequest) -> str:
     """A model name no other test counts under."""
     return f"counted-{request.node.name}"
 
@@ -336,6 +354,21 @@ def test_a_failed_load_counts_as_failed_although_its_status_is_200(bench: WebBen
     response.close()
     assert (_ends("failed", named), _ends("ok", named)) == (1, 0)
     assert _count("localai_time_to_first_token_seconds_count", model=named) == 0
+
+
+def test_a_wait_that_ends_without_an_answer_counts_as_loading_and_not_as_ok(tmp_path: Path, named: str) -> None:
+    bench = WebBench(tmp_path, waits={"poll_interval_s": 0.02, "silence_s": 0.1})
+    bench.model(named)
+    route = {"method": "POST", "path": "/v1/chat/completions", "outcome": "server_error"}
+    before = _count("api_call_count", **route)
+    response = _ask(bench, named)
+    events = response.iter_encoded()
+    next(events)
+    bench.loads.refusing = True
+    b"".join(events)
+    response.close()
+    assert (_ends("loading", named), _ends("ok", named)) == (1, 0)
+    assert _count("api_call_count", **route) == before + 1
 
 
 @pytest.mark.parametrize("read", [False, True])
@@ -435,3 +468,20 @@ def test_a_comment_is_one_line_whatever_the_error_says(text: str) -> None:
     line = comment({"model": "m", "last_error": text}).decode("ascii")
     assert line.endswith("\n\n") and len(line.strip().splitlines()) == 1
     assert json.loads(line.removeprefix(": loading ")) == {"model": "m", "last_error": text}
+
+
+def test_what_is_not_known_soon_does_not_hold_up_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("web.cold_stream.FIRST_WORD_S", 0.01)
+    gate = threading.Event()
+
+    def opens(tell: Tell, watch: Watch) -> Opened:
+        assert gate.wait(LIMIT_S)
+        raise StorageUnavailable
+
+    stream = cold_stream(opens)
+    stream.begin()
+    events = stream.events(lambda _: [], lambda error: type(error).__name__.encode())
+    assert next(events) == KEEP_ALIVE
+    gate.set()
+    assert list(events)[-1] == b"StorageUnavailable"
+    stream.close()
