@@ -25,11 +25,15 @@ run: setup ## start everything on this machine: servers, frontend, agent
 
 test: unit contract integration acceptance ## every tier of tests
 
+# Files side by side: tests of real processes wait more than they work. JOBS=0 runs one after the other.
+JOBS ?= 2
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+
 unit contract integration acceptance: setup
-	$(BIN)/python -m pytest tests/$@ -m $@ -q
+	$(PYTEST) tests/$@ -m $@
 
 ui-test: setup ## the pages in a real browser: a Chromium on the path
-	$(BIN)/python -m pytest tests/ui -m ui -q
+	$(PYTEST) tests/ui -m ui
 
 bench: setup ## speed and memory, as ratios measured side by side
 	$(BIN)/python -m tests.bench $(ARGS)

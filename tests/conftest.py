@@ -41,7 +41,9 @@ class _OpenFolders:
 
     def mktemp(self, basename: str, numbered: bool = True) -> Path:
         folder = self._factory.mktemp(basename, numbered)
-        for part in (self._factory.getbasetemp(), folder):
+        base = self._factory.getbasetemp()
+        # Side by side, each process of a run has its base within that of the first.
+        for part in (base.parent, base, folder) if "PYTEST_XDIST_WORKER" in os.environ else (base, folder):
             part.chmod(0o711)
         return folder
 
