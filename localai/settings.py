@@ -208,7 +208,7 @@ class Settings:
         "LOCALAI_API_KEY",
         "list",
         "",
-        "Admin keys, separated by commas; empty means the one in <state-dir>/api-key.",
+        "Admin keys of ASCII signs, separated by commas; empty means the one in <state-dir>/api-key.",
         "up run client",
         secret=True,
         aliases=("API_KEY",),

@@ -11,7 +11,7 @@ from pathlib import Path
 from localai import logs
 from localai.errors import NotAuthenticated, NotFound, OperationFailed
 from localai.jobs.kinds import MODEL_LOAD
-from localai.jobs.operation_rules import Cause, OperationError, Order, Phase
+from localai.jobs.operation_rules import Cause, OperationError, Order, Phase, process_key
 from worker_agent.files.fetch import Fetcher
 from worker_agent.files.paths import model_folder, within
 from worker_agent.frontends import ClaimRefused, Frontends, NoFrontend, Registered
@@ -221,10 +221,7 @@ class OperationRun:
         move = self._parts.operations.start_move(self._key, order.start_timeout_s)
         self._work.check()
         if move is not StartMove.START:
-            raise OperationFailed(
-                Cause.START_FAILED,
-                f"a process of an earlier operation still runs for {order.model}#{order.slot}, and no row has ended it",
-            )
+            raise _in_the_way(move, order)
         self._process = self._parts.supervisor.start_model(
             order,
             folder=backend,
@@ -245,3 +242,15 @@ class OperationRun:
             return
         while not process.group.end():
             log.error("a process group does not end", extra=logs.fields(pid=process.group.pid))
+
+
+def _in_the_way(move: StartMove, order: Order) -> OperationFailed:
+    name = process_key(order.model, order.slot)
+    if move is StartMove.REFUSE:
+        text = f"a process of an earlier operation still runs for {name}, and no row has ended it"
+    else:
+        text = (
+            f"the process of an earlier operation of {name} did not end within {order.start_timeout_s:g} s; "
+            "LOCALAI_BACKEND_START_TIMEOUT sets the limit"
+        )
+    return OperationFailed(Cause.START_FAILED, text)

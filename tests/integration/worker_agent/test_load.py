@@ -179,6 +179,19 @@ def test_a_second_operation_waits_for_the_end_of_a_doomed_process(make_rig: Make
     assert not proc_table.carriers(frozenset({old.process_instance}))
 
 
+def test_a_doomed_process_that_does_not_end_in_time_fails_the_next_start_with_the_limit(make_rig: MakeRig) -> None:
+    rig = make_rig(stop_grace_s=4.0)
+    old = rig.frontend.wait_report(
+        rig.run(order(op_generation=1, model_options=faults("ignore_sigterm:true"))), OpState.READY
+    )
+    rig.frontend.wait("complete", lambda: not rig.agent.operations.incomplete())
+    rig.frontend.stop_processes = (old.process_instance,)
+    eventually(lambda: not rig.agent.operations.serving(), "the end of the old process was decided")
+    cause, message, _ = failure(rig, rig.run(order(op_generation=2, start_timeout_s=0.3)))
+    assert cause == Cause.START_FAILED
+    assert "m#0 did not end within 0.3 s; LOCALAI_BACKEND_START_TIMEOUT" in message
+
+
 def test_a_model_gets_its_own_variables_and_no_secret_of_the_agent(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALAI_REGISTRATION_TOKEN", "secret")
     wanted = rig.run(order(env={"MODEL_SETTING": "1"}))
