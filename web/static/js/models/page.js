@@ -55,7 +55,10 @@ function state(model) {
   const { loading } = model;
   if (model.disabled) return status("disabled");
   if (loading && model.state === "failed")
-    return [status("failed"), h("div", { class: "cause", title: loading.last_error }, held(loading))];
+    return [
+      status(loading.cancel_requested ? "cancelled" : "failed"),
+      h("div", { class: "cause", title: loading.last_error }, held(loading)),
+    ];
   if (!loading || !BUSY.has(model.state)) return [status(model.state), answer(model.name)];
   const where = loading.node ? `on ${loading.node}` : "no node yet";
   const meter = h("div", { class: "meter" }, bar(loading), h("span", null, figures(loading) || where));
@@ -65,7 +68,8 @@ function state(model) {
 /** @param {import("../parts/progress.js").LoadStatus} loading */
 function held(loading) {
   const wait = loading.retry_after === undefined ? "" : `Another load may begin in ${loading.retry_after} s. `;
-  return wait + sentence(loading.last_error ?? loading.error_cause ?? "");
+  const stop = loading.stopping ? "Its worker has not confirmed the stop yet. " : "";
+  return wait + stop + sentence(loading.last_error ?? loading.error_cause ?? "");
 }
 
 /** @param {Model} model */

@@ -6,7 +6,8 @@ import { bytes, duration } from "../lib/format.js";
 /**
  * @typedef {{model: string, state: string, node?: string, progress?: number, bytes_sent?: number, total_bytes?: number,
  *   file_index?: number, total_files?: number, eta_seconds?: number, eta_low?: number, eta_high?: number,
- *   job_id: string, last_error?: string, error_cause?: string, retry_after?: number}} LoadStatus as in the HTTP API
+ *   job_id: string, last_error?: string, error_cause?: string, retry_after?: number, cancel_requested?: boolean,
+ *   stopping?: boolean}} LoadStatus as in the HTTP API
  */
 
 /** The bar of a load; without bytes to count it only says that something goes on. @param {LoadStatus} loading */
