@@ -204,3 +204,16 @@ def test_a_bad_value_of_the_header_is_a_400_and_loads_nothing(
     assert response.json()["error"]["param"] == "X-LocalAI-Loading"
     assert "'maybe' cannot be used; accepted: stream, or off" in response.json()["error"]["message"]
     assert frontends[0].jobs(kind="model.load", subject="untouched") == []
+
+
+def test_what_a_model_is_not_for_is_refused_before_it_loads(
+    shared_cluster: Cluster, frontends: tuple[Frontend, Frontend]
+) -> None:
+    shared_cluster.model("encoder", "fault", known_usecases=["embeddings"])
+    frontends[0].wait_for_model("encoder")
+    for headers in (ASKED, {}):
+        with streamed(frontends[0], "encoder", headers) as response:
+            response.read()
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "not_offered")
+        assert "makes no text: its config lists embeddings" in response.json()["error"]["message"]
+    assert frontends[0].jobs(kind="model.load", subject="encoder") == []
