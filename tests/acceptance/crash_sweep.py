@@ -26,7 +26,7 @@ from tests.simulator.history import Bounds
 from tests.simulator.pg_history import read_history
 
 #: A child that ends again and again is started later each time: after so many ends everything is started anew.
-KILLS_OF_ONE_CHILD = 3
+KILLS_OF_ONE_CHILD = 4
 #: The backend of cases in which it is not installed: another name, so that nobody else needs it.
 OTHER_BACKEND = "fault-slow"
 FILE_BYTES = 256 * 1024
