@@ -21,6 +21,9 @@ log = logs.get(__name__)
 #: A status younger than this is good enough for the answer of a waiter whose time is over.
 STATUS_AGE_S = 1.0
 
+#: What a client is told of its load is this old at most, also of work that no event of the load speaks of.
+TOLD_POLL_S = 2.0
+
 LOADED, HELD = "loaded", "held"
 _SUCCEEDED, _ENDED_BADLY = "succeeded", ("failed", "cancelled")
 
@@ -145,6 +148,8 @@ class Attempts:
             if attempt.waiters < self._per_model:
                 attempt.waiters += 1
                 attempt.told += told
+                if told and attempt.told == 1 and attempt.status is not None:
+                    attempt.nudged.set()  # the rest of a longer poll would pass first
                 return attempt
         raise attempt.loading()
 
@@ -181,7 +186,7 @@ class Attempts:
             if attempt.job_id is not None and attempt.read_at is None:
                 continue  # an event may have passed before the job was known here
             if not attempt.over:
-                attempt.nudged.wait(self._poll_interval_s)
+                attempt.nudged.wait(min(self._poll_interval_s, TOLD_POLL_S) if attempt.told else self._poll_interval_s)
                 attempt.nudged.clear()
 
     def _followed(self, attempt: Attempt) -> bool:

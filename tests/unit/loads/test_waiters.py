@@ -327,6 +327,30 @@ def test_who_is_told_reads_each_step_at_once_and_each_only_once(bench: Bench) ->
     assert told.empty()
 
 
+def test_what_no_event_speaks_of_is_told_all_the_same(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localai.loads.attempts.TOLD_POLL_S", 0.02)
+    told: queue.SimpleQueue[Status] = queue.SimpleQueue()
+    _, wait = bench.attach(tell=told.put)
+    told.get(timeout=LIMIT_S)
+    bench.loads.move("job-1", "pending", 30.0)  # as while another job fetches the files
+    assert told.get(timeout=LIMIT_S).to_json()["progress"] == 30.0
+    bench.routes.add("m")
+    wait.result(LIMIT_S)
+
+
+def test_the_first_who_is_told_gets_what_is_true_now(bench: Bench) -> None:
+    _, silent = bench.attach()
+    bench.until_read()
+    bench.loads.move("job-1", "staging", 70.0)
+    told: queue.SimpleQueue[Status] = queue.SimpleQueue()
+    _, wait = bench.attach(tell=told.put)
+    while told.get(timeout=LIMIT_S / 3).to_json()["progress"] != 70.0:
+        pass
+    bench.routes.add("m")
+    for one in (silent, wait):
+        one.result(LIMIT_S)
+
+
 def test_progress_costs_no_reading_where_nobody_is_told(bench: Bench) -> None:
     _, wait = bench.attach()
     bench.until_read()
