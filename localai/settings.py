@@ -613,11 +613,12 @@ class Settings:
         if total < bound or (rule.or_equal and total == bound):
             return
         named = [name for name in rule.parts if name in dict(self.specs())]
-        others = [f"{self._variable(name)}={self._text(name)}" for name in (*named[1:], rule.below)]
+        others = [f"{self._variable(name)}={self._text(name)}" for name in named[1:]]
         raise BadSetting(
             self._variable(named[0]),
             self._text(named[0]),
-            f"{rule.why}: {self._variable(named[0])} and {' and '.join(others)} do not fit together",
+            f"{rule.why}: {', '.join([self._variable(named[0]), *others])} and "
+            f"{self._variable(rule.below)}={self._text(rule.below)} do not fit together",
         )
 
     def _variable(self, name: str) -> str:

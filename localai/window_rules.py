@@ -73,7 +73,7 @@ INEQUALITIES = (
     Inequality(
         {"operation_report_interval_s": 2},
         "staging_stall_window_s",
-        "a transfer is heard of with each report, and one may be late: two must fit into the stall window",
+        "two reports must fit into the stall window",
         or_equal=True,
     ),
     Inequality(
