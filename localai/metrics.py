@@ -104,8 +104,8 @@ REQUESTS = _counter(
     "localai_requests_total",
     ("model", "node", "outcome"),
     "requests",
-    "Inference requests that reached the routing, by the node that answered. Outcome: ok, loading (503 with progress, or "
-    "a stream that ended with it), refused (4xx), failed, cancelled (the client left).",
+    "Inference requests that reached the routing, by the node that answered. Outcome: ok, loading (503 with progress, "
+    "or a stream that ended with it), refused (4xx), failed, cancelled (the client left).",
     FRONTEND,
 )
 TIME_TO_FIRST_TOKEN = _seconds(
