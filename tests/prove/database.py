@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tests.bench.load import percentile
@@ -22,7 +23,7 @@ AROUND_S = 2.0
 
 @dataclass
 class Seen:
-    """Each answer: when it came, how long it took, and what was wrong."""
+    """Each right answer, when it came and how long it took; and what was wrong."""
 
     at: list[float] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
@@ -100,21 +101,26 @@ def _stop(stop_s: float) -> tuple[float, float]:
 
 
 async def _client(url: str, model: str, seen: Seen) -> None:
-    connection = Connection(url)
-    never = asyncio.Event()
+    connection, never = Connection(url), asyncio.Event()
     while not seen.over:
-        began = time.monotonic()
-        try:
-            status, text = await connection.chat(model)
-        except (OSError, asyncio.IncompleteReadError) as error:
-            seen.wrong.append(f"{model}: {error!r}")
-            continue
-        if status != 200 or f"{model} says" not in text:
-            seen.wrong.append(f"{model}: {status} {text[:300]}")
-        seen.at.append(time.monotonic())
-        seen.took_s.append(seen.at[-1] - began)
-        await asyncio.wait([asyncio.ensure_future(never.wait())], timeout=PAUSE_S)
+        await _ask(connection, model, seen)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(never.wait(), PAUSE_S)
     connection.close()
+
+
+async def _ask(connection: Connection, model: str, seen: Seen) -> None:
+    began = time.monotonic()
+    try:
+        status, text = await connection.chat(model)
+    except (OSError, asyncio.IncompleteReadError) as error:
+        seen.wrong.append(f"{model}: {error!r}")
+        return
+    if status != 200 or f"{model} says" not in text:
+        seen.wrong.append(f"{model}: {status} {text[:300]}")
+        return
+    seen.at.append(time.monotonic())
+    seen.took_s.append(seen.at[-1] - began)
 
 
 def _row(what: str, value: float, unit: str, aim: Aim | None = None) -> Row:
