@@ -14,7 +14,7 @@ from localai.bus.ports import Payload
 from localai.bus.subjects import JOB_PROGRESS, job_of
 from localai.db.engine import make_engine
 from localai.embedded.signals import SignalWait
-from localai.errors import LocalAIError
+from localai.errors import LocalAIError, StorageUnavailable
 from localai.ids import OwnerId, new_id
 from localai.jobs.announce import Announcer
 from localai.jobs.sweeping import Sweep
@@ -147,10 +147,18 @@ class Control:
         for pool in (self._steps, self._stops, self._installs):
             pool.shutdown(wait=False, cancel_futures=True)
         self._keeper.stop()
+        self._release()
         self._counts.stop()
         self._bus.close()
         self._broker.close()
         self._engine.dispose()
+
+    def _release(self) -> None:
+        """What this process owned goes on elsewhere at once, and not a lease later."""
+        try:
+            self._ownership.owner.release()
+        except StorageUnavailable as error:
+            log.warning("leases not given back, they lapse by themselves: %s", error.message)
 
 
 def main() -> int:

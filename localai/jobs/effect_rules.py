@@ -21,6 +21,7 @@ from localai.jobs.event_rules import (
     NewIncarnation,
     Place,
     Progress,
+    Release,
     Renew,
     Reported,
     Requeue,
@@ -188,6 +189,10 @@ def adopt(job: Job, event: Adopt, now: datetime, windows: Windows) -> Job:
         lease_expires_at=after(now, windows.lease_s),
         adoptions=job.adoptions + 1,
     )
+
+
+def release(job: Job, event: Release, now: datetime, windows: Windows) -> Job:
+    return replace(job, lease_expires_at=now)
 
 
 def lapse_cause(job: Job) -> tuple[str, str]:

@@ -132,6 +132,15 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The owner ends in good order and gives its lease back, where another one can go on."""
+
+    generation: int
+    owner: OwnerId
+    fresh_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lapse:
     generation: int
 
@@ -189,6 +198,7 @@ Event = (
     | FinishWork
     | Fail
     | Adopt
+    | Release
     | Lapse
     | Requeue
     | Cancel

@@ -10,7 +10,7 @@ from localai.errors import Replaced
 from localai.ids import OwnerId
 from localai.jobs.announce import Announcer
 from localai.jobs.counts import count_fenced
-from localai.jobs.event_rules import Adopt, Event, Fail, FinishWork, Progress, Take
+from localai.jobs.event_rules import Adopt, Event, Fail, FinishWork, Progress, Release, Take
 from localai.jobs.job import Job, State
 from localai.jobs.leases import LeaseBook
 from localai.jobs.ports import OwnerMoves
@@ -105,6 +105,16 @@ class Owner:
             if job_id not in answer.renewed and job_id not in answer.untouched:
                 log.warning("lease lost", extra=logs.fields(job_id=job_id))
                 self.leases.drop(job_id, generation)
+
+    def release(self) -> None:
+        """At the end of this process: act for no job any more, and give back the leases that others can go on with.
+
+        Raises StorageUnavailable; they lapse by themselves then.
+        """
+        for job_id, generation in self.leases.held():
+            self.leases.drop(job_id, generation)
+        for job in self._moves.release(self.id):
+            self._announcer.moved(Release, job)
 
     def let_go(self, job: Job) -> None:
         """Stop supervising a job."""

@@ -127,6 +127,9 @@ class OwnerMoves(Protocol):
     def adopt(self, owner: OwnerId, limit: int) -> Sequence[Job]:
         """Give loads whose owner is lost to this one, where a fresh report lists them or nothing was sent yet."""
 
+    def release(self, owner: OwnerId) -> Sequence[Job]:
+        """End the leases of an owner that ends, where another one can go on; the rows as they are now."""
+
     def renew(self, owner: OwnerId, held: Collection[tuple[JobId, int]]) -> Renewal:
         """Renew all leases of one process in one statement; never revives a lapsed one."""
 

@@ -9,7 +9,7 @@ from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.ids import JobId, OwnerId
 from localai.jobs.attempts import Ending, end, insert, lock_subject
 from localai.jobs.effect_rules import CANCELLED
-from localai.jobs.event_rules import Adopt, Cancel, Event, Fail, FinishWork, Progress, Resend, Take
+from localai.jobs.event_rules import Adopt, Cancel, Event, Fail, FinishWork, Progress, Release, Resend, Take
 from localai.jobs.guard_rules import MAX_ADOPTIONS
 from localai.jobs.job import Job, State, Windows
 from localai.jobs.kinds import KINDS, Kind, Kinds, OnLapse
@@ -84,6 +84,21 @@ class PgJobStore:
             return []
         adoptable = [kind for kind in self._kinds.values() if kind.on_lapse == OnLapse.ADOPT]
         return [job for kind in adoptable for job in self._adopt(kind, owner, fresh_s, limit)]
+
+    def release(self, owner: OwnerId) -> Sequence[Job]:
+        fresh_s = self._windows.adopt_fresh_s
+        goes_on = {OnLapse.REQUEUE} if fresh_s is None else {OnLapse.REQUEUE, OnLapse.ADOPT}
+        parameters = {
+            "owner": owner,
+            "kinds": [kind.name for kind in self._kinds.values() if kind.on_lapse in goes_on],
+            "most": MAX_ADOPTIONS,
+            "fresh": fresh_s or 0.0,
+        }
+        with self._unit_of_work() as uow:
+            jobs = jobs_of(uow.execute(SQL["release_jobs"], parameters))
+            for job in jobs:
+                record(uow, EVENT_NAMES[Release], job, owner)
+            return jobs
 
     def renew(self, owner: OwnerId, held: Collection[tuple[JobId, int]]) -> Renewal:
         parameters = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 import httpx2
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from localai.clock import boottime
-from tests.acceptance.cluster import Cluster, Frontend, frozen, processes_below, wait_for
+from tests.acceptance.cluster import Cluster, Frontend, Started, frozen, processes_below, wait_for
 from tests.acceptance.test_metrics import agent_metrics
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
@@ -108,13 +109,7 @@ def test_with_adoption_off_a_killed_owner_s_load_fails_and_holds_and_then_loads_
 def test_c13_an_owner_that_stood_still_past_its_lease_changes_nothing_of_the_load_that_another_one_adopted(
     cluster: Cluster, pool: ThreadPoolExecutor
 ) -> None:
-    cluster.servers()
-    frontends = [cluster.frontend("first"), cluster.frontend("second")]
-    worker = cluster.worker("worker", *frontends)
-    frontends[0].wait_for_nodes(1)
-    cluster.model("slow", "fault", "load_delay:9s")
-    for frontend in frontends:
-        frontend.wait_for_model("slow")
+    frontends, worker = _two_frontends(cluster, "load_delay:9s")
     waiting: Future[httpx2.Response] = pool.submit(frontends[0].chat, "slow")
     job = _loading(frontends[0], "slow")
     owning = next(one for one in frontends if job["owner"] in _control_log(one))
@@ -133,6 +128,37 @@ def test_c13_an_owner_that_stood_still_past_its_lease_changes_nothing_of_the_loa
     assert names.count("succeeded") == names.count("claimed") == 1
     assert len(_model_processes(worker.pid)) == 1
     assert owning.chat("slow").status_code == 200
+
+
+def test_an_owner_that_is_stopped_in_good_order_hands_its_load_over_at_once(
+    cluster: Cluster, pool: ThreadPoolExecutor
+) -> None:
+    cluster.variables["LOCALAI_JOB_LEASE_TTL"] = "8s"
+    frontends, worker = _two_frontends(cluster, "load_delay:6s")
+    assert frontends[0].post("/backend/load", {"model": "slow"}).status_code == 202
+    job = _loading(frontends[0], "slow")
+    stays, leaves = sorted(frontends, key=lambda one: job["owner"] in _control_log(one))
+    waiting: Future[httpx2.Response] = pool.submit(stays.chat, "slow")
+    assert leaves.process.stop() == 0
+    answer = waiting.result(60)
+    assert answer.status_code == 200, answer.text
+    row, events = _history(stays, job["id"])
+    assert (row["state"], row["attempts"]) == ("succeeded", 1)
+    at = {event["event"]: datetime.fromisoformat(event["at"]) for event in reversed(events)}
+    assert (at["adopted"] - at["released"]).total_seconds() <= TICK_S + SLACK_S, "long before the lease is over"
+    assert len(_model_processes(worker.pid)) == 1
+
+
+def _two_frontends(cluster: Cluster, option: str) -> tuple[list[Frontend], Started]:
+    """Two frontends, a worker that knows both, and a model that loads slowly."""
+    cluster.servers()
+    frontends = [cluster.frontend("first"), cluster.frontend("second")]
+    worker = cluster.worker("worker", *frontends)
+    frontends[0].wait_for_nodes(1)
+    cluster.model("slow", "fault", option)
+    for frontend in frontends:
+        frontend.wait_for_model("slow")
+    return frontends, worker
 
 
 def _control_log(frontend: Frontend) -> str:

@@ -85,7 +85,7 @@ def i2_no_write_of_an_old_generation(history: History) -> Iterator[str]:
                 owner = event.actor
             elif name == "requeued":
                 owner = None
-            elif (name in ("placed", "resent") or by == "Fail" or _finished_by_owner(event)) and event.actor != owner:
+            elif (_by_owner(event) or by == "Fail") and event.actor != owner:
                 yield f"{_name(job)}: {name} by {event.actor}, owned by {owner}"
             if name == "placed":
                 placed = event
@@ -338,8 +338,9 @@ def _counter(job: JobFacts) -> tuple[str, str]:
     return ("process" if job.kind == REPLICA_CLEANUP else "model", job.subject)
 
 
-def _finished_by_owner(event: EventRow) -> bool:
-    return event.event == "succeeded" and not (event.actor or "").startswith("node:")
+def _by_owner(event: EventRow) -> bool:
+    finished = event.event == "succeeded" and not (event.actor or "").startswith("node:")
+    return finished or event.event in ("placed", "resent", "released")
 
 
 def _may_stop(history: History, job_id: str, instance: str | None, at: datetime) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from localai.ids import JobId, OwnerId
-from localai.jobs.event_rules import Adopt, Cancel, Event, Fail, FinishWork, Progress, Renew, Resend, Take
+from localai.jobs.event_rules import Adopt, Cancel, Event, Fail, FinishWork, Progress, Release, Renew, Resend, Take
 from localai.jobs.job import LIVE, Job, State, after
 from localai.jobs.kinds import KINDS, Kinds, OnLapse
 from localai.jobs.ports import EventRow, Intake, JobFilter, NewJob, Renewal
@@ -108,6 +108,15 @@ class MemoryJobs:
             self._tables.record(EVENT_NAMES[Adopt], after_it, owner, {"lost_owner": job.owner})
             adopted.append(after_it)
         return adopted
+
+    def release(self, owner: OwnerId) -> Sequence[Job]:
+        fresh_s, released = self._tables.windows.adopt_fresh_s, []
+        goes_on = {OnLapse.REQUEUE} if fresh_s is None else {OnLapse.REQUEUE, OnLapse.ADOPT}
+        for job in sorted(self._tables.opened(), key=lambda job: job.id):
+            if job.owner == owner and self._kinds[job.kind].on_lapse in goes_on:
+                event = Release(generation=job.generation, owner=owner, fresh_s=fresh_s or 0.0)
+                released.append(self._move(job.id, event, owner))
+        return [job for job in released if job is not None]
 
     def renew(self, owner: OwnerId, held: Collection[tuple[JobId, int]]) -> Renewal:
         renewed = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from localai.errors import NodeQuiet, NoRoute, Replaced, StorageUnavailable, WorkerRefused
@@ -193,6 +194,12 @@ class ControlProcess(Process):
     def begin(self) -> None:
         self.spawn(self._keep)
         self.spawn(self._sweep, delay_s=self.hub.draw.random() * self.world.sweep_s)
+
+    def end(self) -> None:
+        """In good order, as the process of `tasks.control` does when it is asked to."""
+        with suppress(StorageUnavailable):
+            self.owner.release()
+        self.kill("ended")
 
     def _keep(self) -> None:
         while True:

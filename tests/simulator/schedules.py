@@ -31,7 +31,7 @@ class Profile:
     freeze_at: str = ""
     #: How many models' bytes are here from the beginning.
     fetched: float = 0.7
-    #: Blows from outside and how often in a schedule: kill, freeze or cut an agent, kill or freeze a control process,
+    #: Blows from outside and how often in a schedule: kill, freeze or cut an agent, kill, freeze or end a control process,
     #: take the database away, end a model process, edit a config.
     blows: tuple[str, ...] = (
         "kill agent",
@@ -39,6 +39,7 @@ class Profile:
         "cut agent",
         "kill control",
         "freeze control",
+        "end control",
         "database",
         "end process",
         "edit",

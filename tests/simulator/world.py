@@ -22,6 +22,7 @@ from localai.jobs.event_rules import (
     Lapse,
     Place,
     Progress,
+    Release,
     Renew,
     Reported,
     Requeue,
@@ -92,7 +93,7 @@ class Facts(Seen):
             self.heard_at[before.id] = self.now()
         elif isinstance(event, Lapse | Requeue | Adopt):
             self.taken_away.append(TakenAway(before.id, self.now(), before.lease_expires_at))
-        elif isinstance(event, Place | Resend | Renew | Progress | Finish | FinishWork | Fail) and (
+        elif isinstance(event, Place | Resend | Renew | Progress | Finish | FinishWork | Fail | Release) and (
             (event.generation, event.owner) != (before.generation, before.owner)
         ):
             self.stale_writes.append(StaleWrite(before.id, self.now(), type(event).__name__, event.owner))
@@ -244,6 +245,9 @@ class World:
                 draw.choice(self.controls).kill()
             case "freeze control" if self.controls:
                 draw.choice(self.controls).freeze(seconds)
+            case "end control" if self.controls:
+                control = draw.choice(self.controls)
+                control.spawn(control.end)
             case "database":
                 self.network.database_down_until = hub.now + min(seconds, 80.0)
             case "end process":

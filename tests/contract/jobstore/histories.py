@@ -160,15 +160,27 @@ class History:
             self.trail.append(f"{seconds} s pass")
             for stores in self.twins.stores:
                 stores.let_pass(seconds)
-        move = self.draw.choice(self._moves())
+        move = self._next_of_a_load() if self.draw.random() < 0.35 else self.draw.choice(self._moves())
         self.trail.append(move.__name__)
         move()
         self.twins.compare_rows()
 
+    def _next_of_a_load(self) -> Callable[[], None]:
+        """What brings some load further: without it most histories never see a process."""
+        loads = [job for job in self.twins.stores[0].job_rows() if job.live and job.kind == MODEL_LOAD]
+        if not loads:
+            return self.request_load
+        job = self.draw.choice(loads)
+        if job.state == State.QUEUED:
+            return self.take
+        moves = {None: self.place, OpState.SENT: self.claim, OpState.CLAIMED: self.report, OpState.READY: self.finish}
+        return moves.get(job.op_state, self.fail)
+
     def _moves(self) -> list[Callable[[], None]]:
         work = [self.take, self.take, self.place, self.place, self.claim, self.report, self.report, self.finish] * 4
         rare = [self.fail, self.cancel, self.restart, self.lapse, self.prune, self.mark, self.revise, self.lost]
-        return [*work, *rare, *_named(self), *[self.request_load, self.resend, self.stops, self.adopt] * 4]
+        often = [self.request_load, self.resend, self.stops, self.adopt, self.renew] * 4
+        return [*work, *rare, *_named(self), *often]
 
     # Requests
 
@@ -229,6 +241,11 @@ class History:
         if len(seen) == len(self.twins.stores):
             plain = [self.twins.plain(offers, number) for number, offers in enumerate(seen)]
             assert_same(plain[0], plain[-1], "offers")
+
+    def release(self) -> None:
+        if self.draw.random() < 0.5:  # an owner that ends so often would bring nothing to its end
+            owner = self.draw.choice(OWNERS)
+            self.twins.each(lambda stores, n: self._sorted(stores.jobs.release(owner), n))
 
     def renew(self) -> None:
         owner = self.draw.choice(OWNERS)
@@ -291,6 +308,9 @@ class History:
 
     def prune(self) -> None:
         self.twins.each(lambda stores, _: stores.sweeps.prune(250.0, 100))
+        self.twins.jobs = {
+            name: ids for name, ids in self.twins.jobs.items() if self.twins.stores[0].jobs.get(ids[0]) is not None
+        }
 
     def cleaning(self) -> None:
         self.twins.each(lambda stores, _: sorted(left.process_instance for left in stores.replicas.to_clean(100)))
@@ -346,7 +366,8 @@ class History:
             self.working[self._node_of(self.twins.stores[0].job(self.twins.jobs[name][0]), 0)][name] = OpState.CLAIMED
 
     def report(self) -> None:
-        node = self.draw.choice(NODES)
+        busy = [name for name in NODES if self.working[name]]
+        node = self.draw.choice(busy if busy and self.draw.random() < 0.8 else NODES)
         working, instances = self.working[node], self.instances[node]
         for name in list(working):
             self._work(working, instances, name)
@@ -470,9 +491,6 @@ class History:
 
     def _name_of_job(self, kind: str | None = None, likely: Likely = lambda _: False) -> str | None:
         """Any job that is still there; one that is open, or that the move is meant for, more often."""
-        self.twins.jobs = {
-            name: ids for name, ids in self.twins.jobs.items() if self.twins.stores[0].jobs.get(ids[0]) is not None
-        }
         rows = {name: self.twins.stores[0].job(ids[0]) for name, ids in self.twins.jobs.items()}
         fitting = {name: job for name, job in rows.items() if kind in (None, job.kind)}
         if not fitting:
@@ -496,6 +514,7 @@ def _named(history: History) -> list[Callable[[], None]]:
         history.request_work,
         history.request_cleanup,
         history.renew,
+        history.release,
         history.progress,
         history.resend,
         history.queued,

@@ -169,6 +169,26 @@ def test_without_a_fresh_report_a_lost_load_fails_and_is_held(stores: Stores) ->
     assert (failed.id, failed.error_cause, failed.stop_state) == (job.id, "owner_lost", StopState.PENDING)
 
 
+def test_an_owner_that_ends_gives_back_what_another_one_can_go_on_with(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    working, unclaimed = _claimed(stores, node, incarnation), _placed(stores, node, "other")
+    _, install = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m"))
+    stores.jobs.take(install.id, install.generation, ME)
+    released = {job.id for job in stores.jobs.release(ME)}
+    assert released == {working.id, install.id}, "what would fail keeps its lease: its agent may still claim it"
+    assert stores.jobs.release(ME) == []
+    assert stores.jobs.renew(ME, [(working.id, working.generation)]).renewed == frozenset(), "it is given back for good"
+    assert [job.id for job in stores.jobs.adopt(OTHER, 100)] == [working.id]
+    assert [(job.id, job.state) for job in stores.sweeps.lapse(100)] == [(install.id, State.QUEUED)]
+    assert stores.job(unclaimed.id).owner == ME
+
+
+def test_with_adoption_off_an_owner_that_ends_keeps_the_leases_of_its_loads(without_adoption: Stores) -> None:
+    node, incarnation = without_adoption.register("n")
+    _claimed(without_adoption, node, incarnation)
+    assert without_adoption.jobs.release(ME) == []
+
+
 def test_an_order_that_nobody_claimed_is_not_adopted(stores: Stores) -> None:
     node, _ = stores.register("n")
     job = _placed(stores, node)

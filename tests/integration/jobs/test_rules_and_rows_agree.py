@@ -32,6 +32,7 @@ from localai.jobs.event_rules import (
     NewIncarnation,
     Place,
     Progress,
+    Release,
     Renew,
     Reported,
     Requeue,
@@ -149,6 +150,12 @@ class Machine:
         bounds = {"fresh": event.fresh_s, "most": MAX_ADOPTIONS, "lease": self.world.windows.lease_s}
         return self._one("adopt_job", {**named, **bounds})
 
+    def _Release(self, event: Release, job: Job) -> Any:
+        # The statement has no generation: the owner's id is of one process only, and it ends.
+        if event.generation != job.generation:
+            return False
+        return self.id in {job.id for job in self.world.jobs.release(event.owner)}
+
     def _Lapse(self, event: Lapse, job: Job) -> Any:
         cause, error = rules.effect_rules.lapse_cause(job)
         ending = Ending(
@@ -234,6 +241,7 @@ def _event(draw: random.Random, job: Job, agent: Agent) -> Event:
         FinishWork(**mine),
         Fail(**mine, cause="budget_over", error="too long", ended=draw.random() < 0.3),
         Adopt(generation=generation, new_generation=job.generation + 1, owner=draw.choice(OWNERS), fresh_s=15.0),
+        Release(**mine, fresh_s=15.0),
         Lapse(generation=generation),
         Cancel(),
         NewIncarnation(node_id=agent.id, incarnation=incarnation + draw.choice([0, 1])),
@@ -246,7 +254,7 @@ def _event(draw: random.Random, job: Job, agent: Agent) -> Event:
 
 def _weight(event: Event, job: Job) -> float:
     """The next move of a load is likely, an end of it is rare: a history that ends at once shows nothing."""
-    if isinstance(event, FinishWork | Fail | Lapse | Cancel | NewIncarnation):
+    if isinstance(event, FinishWork | Fail | Release | Lapse | Cancel | NewIncarnation):
         return 0.5
     likely: dict[type[Event], bool] = {
         Take: job.state == State.QUEUED,

@@ -111,6 +111,18 @@ def test_lj_06_a_load_that_its_dead_owner_had_not_sent_is_placed_by_the_next_one
     assert agent.claim(row).op_generation == row.generation
 
 
+def test_what_an_owner_that_ends_gave_back_goes_on_elsewhere_at_once(world: World, agent: Agent) -> None:
+    ending, other = Control(world), Control(world)
+    job = placed_load(world, ending, "given-back")
+    agent.claim(job)
+    agent.report()
+    ending.owner.release()
+    assert not ending.owner.holds(world.job(job.id))
+    other.sweep.run_once()
+    assert world.job(job.id).owner == other.owner.id
+    assert world.events(job.id)[-2:] == ["released", "adopted"]
+
+
 def test_an_owner_that_comes_back_adopts_its_own_load_and_drops_nothing_of_it(world: World, agent: Agent) -> None:
     control = Control(world)
     job = placed_load(world, control, "own-again")

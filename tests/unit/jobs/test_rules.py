@@ -25,6 +25,7 @@ from localai.jobs.event_rules import (
     NewIncarnation,
     Place,
     Progress,
+    Release,
     Renew,
     Reported,
     Requeue,
@@ -98,6 +99,10 @@ def moved(job: Job, event: Event) -> Job:
         (claimed(op_seen_at=at(-15), **LOST), ADOPT, "heard_of"),
         (sent(**LOST), ADOPT, "heard_of"),
         (stopping(), ADOPT, "state"),
+        (claimed(generation=8), Release(**MINE, fresh_s=15.0), "owned"),
+        (claimed(**LOST), Release(**MINE, fresh_s=15.0), "lease_valid"),
+        (sent(), Release(**MINE, fresh_s=15.0), "heard_of"),
+        (claimed(adoptions=3), Release(**MINE, fresh_s=15.0), "adoptions_left"),
         (running(), Requeue(generation=7, new_generation=8), "lease_lapsed"),
         (sent(lease_expires_at=at(-1)), Requeue(generation=7, new_generation=8), "not_placed"),
         (claimed(), NewIncarnation(node_id=NODE, incarnation=3), "older_incarnation"),
@@ -177,6 +182,12 @@ def test_a_claim_shows_that_its_agent_is_no_legacy_one() -> None:
     job = moved(sent(legacy=True), Claim(op_generation=7, node_id=NODE, incarnation=3, seq=1))
     assert not job.legacy
     assert moved(job, Cancel()).hold_until == at(WINDOWS.stop_s)
+
+
+def test_a_lease_that_was_given_back_has_lapsed_for_everybody() -> None:
+    job = moved(claimed(), Release(**MINE, fresh_s=15.0))
+    assert rules.decide(job, Renew(**MINE), NOW, WINDOWS) == rules.Refused("lease_valid")
+    assert moved(job, ADOPT).owner == OwnerId("other")
 
 
 def test_a_second_claim_of_one_incarnation_changes_neither_state_nor_claim() -> None:
