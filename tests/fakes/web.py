@@ -141,7 +141,8 @@ class WebBench:
 
     def model(self, name: str, script: Script | None = None, **keys: str) -> Replica:
         """A config, and a loaded replica where there is a script."""
-        lines = [f"name: {name}", "backend: fault", *(f"{key}: {value}" for key, value in keys.items())]
+        keys = {"backend": "fault", **keys}
+        lines = [f"name: {name}", *(f"{key}: {value}" for key, value in keys.items())]
         (self.models / f"{name.replace('/', '__')}.yaml").write_text("\n".join(lines))
         self.configs.refresh()
         replica = Replica(model=name, identity=f"identity-of-{name}", process_instance=f"instance-of-{name}")
