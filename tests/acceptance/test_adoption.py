@@ -13,6 +13,7 @@ import pytest
 
 from localai.clock import boottime
 from tests.acceptance.cluster import Cluster, Frontend, Started, frozen, processes_below, wait_for
+from tests.acceptance.test_loading_stream import Heard, listen
 from tests.acceptance.test_metrics import agent_metrics
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
@@ -65,11 +66,15 @@ def test_lj_06_a_killed_owner_s_load_goes_on_and_its_waiters_are_answered(
     cluster.model("slow", "fault", "load_delay:7s", parameters={"model": "weights.bin"})
     up.wait_for_model("slow")
     waiting: Future[httpx2.Response] = pool.submit(up.chat, "slow")
+    told: Future[Heard] = pool.submit(listen, up, "slow")
     job = _loading(up, "slow")
     processes = _model_processes(up.process.pid)
     up.process.child("tasks.control").kill()
     answer = waiting.result(60)
     assert (answer.status_code, "slow" in answer.text) == (200, True), answer.text
+    heard = told.result(60)
+    assert {status["job_id"] for status in heard.loading} == {job["id"]}
+    assert "slow" in heard.text and heard.data[-1] == "[DONE]"
     row, events = _history(up, job["id"])
     assert (row["state"], row["adoptions"], row["attempts"]) == ("succeeded", 1, 1)
     assert row["generation"] > job["generation"] and row["op_generation"] == job["op_generation"]
