@@ -174,7 +174,7 @@ _CHILD_COLUMNS = {
     "ERROR": lambda job: job.get("error") or job.get("error_cause"),
 }
 _EVENT_COLUMNS = {
-    "AT": lambda event: moment(event.get("at")),
+    "AT": lambda event: moment(event.get("at"), exact=True),
     "MOVE": lambda event: str(event.get("event")).replace("_", " "),
     "STATE": lambda event: ", ".join(str(event[name]) for name in ("state", "phase") if event.get(name)),
     "BY": lambda event: short(event.get("actor")),

@@ -93,12 +93,13 @@ def details(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown)
 
 
-def moment(text: Any) -> str:
-    """A time of the server in this machine's zone."""
+def moment(text: Any, *, exact: bool = False) -> str:
+    """A time of the server in this machine's zone, to the second or exactly to the millisecond."""
     try:
-        return datetime.fromisoformat(str(text)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        shown = datetime.fromisoformat(str(text)).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")
     except ValueError:
         return str(text) if text else ""
+    return shown[:-3] if exact else shown[:-7]
 
 
 def facts(values: Any) -> str:

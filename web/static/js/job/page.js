@@ -69,7 +69,7 @@ function cancel(job) {
     title: `Cancel the ${load ? "load" : "fetch"} of ${job.about}?`,
     text: load
       ? ["What was started for it is stopped, and everybody who waits for the model is told."]
-      : ["What has come is kept: the next fetch goes on from there. A load that waits for it fails."],
+      : ["Files that have come whole are kept, the one under way begins anew. A load that waits for it fails."],
     yes: load ? "Cancel the load" : "Cancel the fetch",
   });
 }
