@@ -39,6 +39,7 @@ _MOVES: Mapping[str, str] = {
     "load.cancelled": WEB,
     "load.stop_confirmed": f"{CONTROL} or {WEB}",
     "load.adopted": CONTROL,
+    "load.released": CONTROL,
     "install.taken": CONTROL,
     "install.succeeded": CONTROL,
     "unload.requested": WEB,

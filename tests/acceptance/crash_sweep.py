@@ -280,6 +280,16 @@ def _adopted(sweep: Sweep, up: Frontend, case: Case) -> tuple[str, str]:
     return model, asked.outcome()
 
 
+def _released(sweep: Sweep, up: Frontend, case: Case) -> tuple[str, str]:
+    model = sweep.config(up, "load_delay:3s", "fork_child:true")
+    asked = _ask(up, model)
+    sweep.wait_loading(up)
+    sweep.arm(case)
+    up.process.child("tasks.control").terminate()
+    sweep.wait_reached(case)
+    return model, asked.outcome()
+
+
 def _cancel(sweep: Sweep, up: Frontend, case: Case) -> tuple[str, str]:
     model = sweep.config(up, "load_delay:120s", "fork_child:true")
     asked = _ask(up, model)
@@ -354,6 +364,7 @@ _WAYS: dict[Way, Callable[[Sweep, Frontend, Case], tuple[str, str]]] = {
     Way.FILE: _file,
     Way.REFUSED: _refused,
     Way.ADOPTED: _adopted,
+    Way.RELEASED: _released,
     Way.CANCEL: _cancel,
     Way.UNLOAD: _unload,
     Way.PROCESS_STARTS: _process_starts,

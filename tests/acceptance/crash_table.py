@@ -23,6 +23,7 @@ class Way(StrEnum):
     FILE = "a first request for a model with a file"
     REFUSED = "a first request, and the backend refuses the model"
     ADOPTED = "a first request; the owner is killed, and its successor dies at the point"
+    RELEASED = "a first request; the owner is told to stop (TERM) while the model loads"
     CANCEL = "a cancel while the model loads"
     UNLOAD = "an unload of a loaded model"
     PROCESS_STARTS = "kill -9 of the model process before it answers Health"
@@ -125,6 +126,13 @@ CASES: tuple[Case, ...] = (
         (ANSWER,),
         ONE,
         "A load may change its owner three times.",
+    ),
+    *_cases(
+        Way.RELEASED,
+        "load.released.before load.released.after",
+        (ANSWER,),
+        ONE,
+        "The lease lapses, or was given back: another owner adopts the load.",
     ),
     *_cases(
         Way.FIRST,
