@@ -39,15 +39,15 @@ class Proof:
 
 
 PROOFS: dict[str, Proof] = {
-    "loads": Proof(loads.prove, 15),
+    "loads": Proof(loads.prove, 12),
     "owner-kills": Proof(owner_kills.prove, 12),
-    "cancels": Proof(cancels.prove, 5),
+    "cancels": Proof(cancels.prove, 7),
     "frozen-worker": Proof(frozen_worker.prove, 5),
-    "paused-owner": Proof(paused_owner.prove, 4),
+    "paused-owner": Proof(paused_owner.prove, 6),
     "database": Proof(database.prove, 2),
     "bus": Proof(bus.prove, 3),
-    "crashes": Proof(crashes.prove, 12),
-    "schedules": Proof(schedules.prove, 120),
+    "crashes": Proof(crashes.prove, 11),
+    "schedules": Proof(schedules.prove, 90),
 }
 
 

@@ -14,7 +14,7 @@ from tests.prove.cancels import cancel
 from tests.prove.say import say_all
 from tests.prove.stand import Ground, Size, exactly, ground, servers_named, stopped
 
-LOAD_S = 3.0
+LOAD_S = 2.0
 #: What a load may take longer without the bus: waiters ask the rows instead of being told.
 LATER_S = 6.0
 #: Beside the interval of the agent's reports: the way there and back, and the end of the group.

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -330,7 +331,8 @@ def ground(
         made = Ground(cluster)
         try:
             cluster.servers()
-            made.frontends += [cluster.frontend(f"frontend-{number}") for number in range(frontends)]
+            with ThreadPoolExecutor(frontends) as beside:
+                made.frontends += beside.map(cluster.frontend, [f"frontend-{number}" for number in range(frontends)])
             made.workers += [cluster.worker(f"worker-{number}", *made.frontends) for number in range(workers)]
             made.front.wait_for_nodes(workers)
             for _ in range(controls):
