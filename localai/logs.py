@@ -13,7 +13,10 @@ from contextvars import ContextVar
 _CONTEXT: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default=None)
 #: `scheme://user:password@` and bearer tokens.
 _SECRETS = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[Bb]earer )\S+")
-_BLANK = re.compile(r"\s")
+#: What would end a line, or drive the terminal of whoever reads it.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+#: A value with one of these is quoted, or it would read as more than one field.
+_ODD = re.compile(r"[\s\"\x00-\x1f\x7f-\x9f]")
 
 
 class _Formatter(logging.Formatter):
@@ -29,26 +32,38 @@ class _Formatter(logging.Formatter):
         return f"{last[1]},{record.msecs:03.0f}"
 
     def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return _SECRETS.sub("***", text) if "://" in text or "earer " in text else text
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Message and fields are one line, whoever wrote the texts in them; only a traceback has more."""
+        text = _one_line(super().formatMessage(record))
         fields = dict(_CONTEXT.get() or {})
         fields.update(getattr(record, "fields", {}))
-        text = super().format(record)
-        if fields:
-            text += " " + " ".join(f"{key}={_value(value)}" for key, value in fields.items())
-        return _SECRETS.sub("***", text) if "://" in text or "earer " in text else text
+        return " ".join((text, *(f"{key}={_value(value)}" for key, value in fields.items())))
 
 
 def _value(value: object) -> str:
     text = str(value)
-    return f'"{text}"' if _BLANK.search(text) else text
+    if not _ODD.search(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{_one_line(escaped)}"'
+
+
+def _one_line(text: str) -> str:
+    if not _CONTROL.search(text):
+        return text
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def configure(level: str, process: str) -> None:
     """Send log lines of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(f"%(asctime)s %(levelname)s {process} %(name)s: %(message)s"))
-    # What no line shows is not looked up: the caller's place, thread and process.
+    # What no line shows is not looked up: the caller's place and thread. gunicorn's own lines show the process.
     logging._srcfile = None
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging.logThreads = logging.logMultiprocessing = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

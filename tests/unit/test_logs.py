@@ -58,3 +58,40 @@ def test_secrets_are_in_no_line(lines: io.StringIO, text: str) -> None:
     logs.get("a").warning("refused: %s", text)
     logs.get("a").warning("refused", extra=logs.fields(why=text))
     assert "hunter2" not in lines.getvalue() and lines.getvalue().count("***") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\n2026-11-30 12:00:00,000 ERROR web forged", r"a\n2026-11-30 12:00:00,000 ERROR web forged"),
+        ("\x1b[2J\x00", r"\x1b[2J\x00"),
+        ("next\x85line\u2028and", r"next\x85line\u2028and"),
+    ],
+)
+def test_no_text_of_others_begins_a_line_or_drives_a_terminal(lines: io.StringIO, text: str, shown: str) -> None:
+    logs.get("a").info("asked for %s", text)
+    logs.get("a").info("asked", extra=logs.fields(model=text))
+    assert [line.split("a: ", 1)[1] for line in lines.getvalue().splitlines()] == [
+        f"asked for {shown}",
+        f'asked model="{shown}"',
+    ]
+
+
+def test_no_value_reads_as_another_field(lines: io.StringIO) -> None:
+    logs.get("a").info("asked", extra=logs.fields(model='x" status=200 \\'))
+    assert lines.getvalue().endswith('asked model="x\\" status=200 \\\\"\n')
+
+
+def test_a_traceback_follows_its_line(lines: io.StringIO) -> None:
+    try:
+        raise ValueError("no")
+    except ValueError:
+        logs.get("a").exception("failed", extra=logs.fields(job_id="j1"))
+    first, *rest = lines.getvalue().splitlines()
+    assert first.endswith("a: failed job_id=j1") and rest[-1] == "ValueError: no"
+
+
+def test_lines_of_libraries_may_show_their_process(lines: io.StringIO) -> None:
+    """gunicorn's own do."""
+    record = logging.getLogger("gunicorn.error").makeRecord("x", logging.INFO, "", 0, "Listening", (), None)
+    assert re.fullmatch(r"\[\d+\] Listening", logging.Formatter("[%(process)d] %(message)s").format(record))
