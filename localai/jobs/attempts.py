@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from localai.db.unit_of_work import UnitOfWork
@@ -110,13 +110,16 @@ def _count_failure(uow: UnitOfWork, job: Job) -> None:
     uow.execute(SQL["count_failure"], parameters)
 
 
-def cancel(uow: UnitOfWork, kinds: Kinds, windows: Windows, job_id: JobId, *, actor: str) -> list[Job]:
-    """Cancel a live job and what only serves it; those that were live.
+def cancel(
+    uow: UnitOfWork, kinds: Kinds, windows: Windows, job_id: JobId, *, actor: str, why: str = CANCELLED
+) -> list[Job]:
+    """Cancel a live job and what only serves it; those that were live. ``why`` is the error that waiters read.
 
     What serves ends first, so that no hold of it outlasts the hold of the job.
     """
     pairs = [(kind.name, kind.serves) for kind in kinds.values() if kind.serves is not None]
     parameters = {"id": job_id, "servants": [name for name, _ in pairs], "served": [served for _, served in pairs]}
     locked = uow.execute(SQL["lock_to_cancel"], parameters).all()
-    ended = (end(uow, windows, JobId(row.id), CANCEL, actor=actor) for row in locked)
+    ending = replace(CANCEL, error=why)
+    ended = (end(uow, windows, JobId(row.id), ending, actor=actor) for row in locked)
     return [job for job in ended if job is not None]

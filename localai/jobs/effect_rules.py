@@ -30,6 +30,7 @@ from localai.jobs.event_rules import (
     Take,
     WorkGone,
 )
+from localai.jobs.guard_rules import MAX_ADOPTIONS
 from localai.jobs.job import Job, State, StopState, Windows, after
 from localai.jobs.operation_rules import Cause, OpState
 
@@ -199,6 +200,9 @@ def lapse_cause(job: Job) -> tuple[str, str]:
     """Cause and text of a job whose owner is lost. What the agent said last is truer than the loss."""
     if job.op_state == OpState.ENDED and job.op_error:
         return str(job.op_error.get("cause") or Cause.INTERNAL), str(job.op_error.get("message") or "")
+    if job.adoptions >= MAX_ADOPTIONS:
+        again = f"; {job.adoptions} owners before it were lost too, and a load that loses so many is not adopted again"
+        return Cause.OWNER_LOST, OWNER_LOST + again
     return Cause.OWNER_LOST, OWNER_LOST
 
 

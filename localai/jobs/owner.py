@@ -103,7 +103,7 @@ class Owner:
         self.leases.renewed(held, answer.renewed, sent_at)
         for job_id, generation in held:
             if job_id not in answer.renewed and job_id not in answer.untouched:
-                log.warning("lease lost", extra=logs.fields(job_id=job_id))
+                log.info("not supervised any more: ended or taken over", extra=logs.fields(job_id=job_id))
                 self.leases.drop(job_id, generation)
 
     def release(self) -> None:

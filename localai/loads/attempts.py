@@ -6,6 +6,7 @@ it slowly in case events are lost.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -81,6 +82,8 @@ class Attempt:
         self.job_id: str | None = None
         self.status: Status | None = None
         self.read_at: float | None = None
+        #: Held by the waiter that looks for all whose time is over; when it looked last, whatever it found.
+        self.looking, self.looked_at = threading.Lock(), -math.inf
         #: Makes the error of a waiter, where there is nothing to wait for. One error cannot be raised by many.
         self.refusal: Callable[[], LocalAIError] | None = None
         #: The load succeeded and the table was read since.
@@ -162,16 +165,26 @@ class Attempts:
             attempt.nudged.set()
 
     def loading(self, attempt: Attempt) -> LocalAIError:
-        """The answer of a waiter whose time is over, with a status that is young."""
-        now = self._clock()
-        if attempt.job_id is not None and (attempt.read_at is None or attempt.read_at + STATUS_AGE_S < now):
-            # Set before the reading, because a thousand waiters may be late at once.
-            attempt.read_at = now
-            try:
-                self._read(attempt, attempt.job_id)
-            except StorageUnavailable:
-                log.debug("the last known status of %s is good enough", attempt.model)
+        """The answer of a waiter whose time is over, with a status that is young; an old one is never shown as news."""
+        if attempt.job_id is not None and attempt.refusal is None:
+            with attempt.looking:  # a thousand waiters may be late at once, and all are to say the same
+                if max(attempt.looked_at, attempt.read_at or -math.inf) + STATUS_AGE_S < self._clock():
+                    self._look(attempt, attempt.job_id)
+            if attempt.refusal is None and self._is_old(attempt):
+                return StorageUnavailable()
         return attempt.loading()
+
+    def _look(self, attempt: Attempt, job_id: str) -> None:
+        try:
+            self._read(attempt, job_id)
+        except StorageUnavailable:
+            log.debug("the last known status of %s has to do, if it is young", attempt.model)
+        finally:
+            attempt.looked_at = self._clock()
+
+    def _is_old(self, attempt: Attempt) -> bool:
+        """Whether polls have failed for so long that nobody knows what became of the load."""
+        return attempt.read_at is not None and attempt.read_at + 2 * self._poll_interval_s < self._clock()
 
     # One thread for each attempt
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from localai.errors import ModelHeld, ModelQuarantined
+from localai.jobs.effect_rules import CANCELLED
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.operation_rules import Phase
 from localai.jobs.quarantine_rules import Streak, why_nowhere
@@ -49,6 +50,8 @@ class LoadStatus:
     eta_low: int | None
     eta_high: int | None
     attempts: int
+    #: How often another owner went on with it.
+    adoptions: int
     lease_expires_in: int | None
     cancel_requested: bool
     stopping: bool
@@ -78,6 +81,7 @@ class LoadStatus:
             "eta_high": self.eta_high,
             "job_id": self.job_id,
             "attempts": self.attempts,
+            "adoptions": self.adoptions or None,
             "lease_expires_in": self.lease_expires_in,
             "cancel_requested": self.cancel_requested or None,
             "stopping": self.stopping or None,
@@ -95,7 +99,8 @@ class LoadStatus:
             return why_nowhere(self.model, self.quarantined)
         if self.state == FAILED:
             what = "was cancelled" if self.job_state == State.CANCELLED else "failed"
-            reason = f": {self.last_error}" if self.last_error and what == "failed" else ""
+            said = self.last_error if self.last_error != CANCELLED else None  # which adds nothing
+            reason = f": {said}" if said else ""
             return f"the load of model {self.model} {what}{reason}"
         doing = _DOING[Phase(self.state)]
         if self.state == Phase.PENDING and self.total_bytes:
@@ -141,6 +146,7 @@ def quarantined_status(model: str, streaks: Sequence[Streak]) -> LoadStatus:
         eta_low=None,
         eta_high=None,
         attempts=0,
+        adoptions=0,
         lease_expires_in=None,
         cancel_requested=False,
         stopping=False,
@@ -180,6 +186,7 @@ def load_status(job: Job, install: Job | None = None, history: Sequence[LoadDura
         eta_low=rest.low if rest else None,
         eta_high=rest.high if rest else None,
         attempts=job.attempts,
+        adoptions=job.adoptions,
         lease_expires_in=None if left is None else math.floor(left),
         cancel_requested=job.cancel_requested_at is not None,
         stopping=stopping,

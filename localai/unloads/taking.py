@@ -43,7 +43,8 @@ def take(uow: UnitOfWork, kinds: Kinds, windows: Windows, scope: Scope, *, actor
     the routing version where anything was marked, as the last statement of its transaction.
     """
     live = [JobId(row.id) for row in uow.execute(SQL["live_loads"], scope.named())]
-    cancelled = [job for load in live for job in cancel(uow, kinds, windows, load, actor=actor)]
+    why = "cancelled because its model is unloaded" if scope.model else "cancelled because its node is taken out of use"
+    cancelled = [job for load in live for job in cancel(uow, kinds, windows, load, actor=actor, why=why)]
     marked = len(uow.execute(SQL["mark_unloading"], scope.named()).all())
     return Taken(cancelled=tuple(cancelled), marked=marked)
 

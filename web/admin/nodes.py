@@ -41,7 +41,9 @@ def show_node(node_id: str) -> Response:
 @blueprint.get("/api/nodes/<node_id>/models")
 @open_to(Access.ADMIN)
 def node_models(node_id: str) -> Response:
-    return jsonify([replica.to_json() for replica in services().replicas.list_for_node(node_id)])
+    found = services()
+    found.nodes.require(node_id)
+    return jsonify([replica.to_json() for replica in found.replicas.list_for_node(node_id)])
 
 
 @blueprint.post("/api/nodes/<node_id>/approve")

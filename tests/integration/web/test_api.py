@@ -82,6 +82,11 @@ def test_a_load_is_a_job_that_can_be_followed(bench: Bench, web: WebProcess, nod
     assert models["followed/model:v1"]["state"] == "loaded"
 
 
+@pytest.mark.parametrize("node_id", ["no-id", "00000000-0000-4000-8000-000000000000"])
+def test_the_models_of_a_node_that_is_none_are_not_found(web: WebProcess, node_id: str) -> None:
+    assert web.client.get(f"/api/nodes/{node_id}/models").status_code == 404
+
+
 def _until(lines: Any, wanted: str) -> list[str]:
     found = []
     for line in lines:

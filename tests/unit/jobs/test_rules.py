@@ -273,6 +273,12 @@ def test_a_lapse_keeps_what_the_agent_said_last() -> None:
     assert moved(claimed(lease_expires_at=at(-1)), Lapse(generation=7)).error_cause == "owner_lost"
 
 
+def test_a_load_that_lost_one_owner_too_many_says_so() -> None:
+    lost = moved(claimed(adoptions=3, **LOST), Lapse(generation=7))
+    assert "3 owners before it were lost too" in (lost.error or "")
+    assert "before it" not in (moved(claimed(adoptions=2, **LOST), Lapse(generation=7)).error or "")
+
+
 def test_requeued_work_has_a_new_generation_and_no_owner() -> None:
     job = moved(running(lease_expires_at=at(-1)), Requeue(generation=7, new_generation=9))
     assert (job.state, job.generation, job.owner, job.lease_expires_at) == (State.QUEUED, 9, None, None)

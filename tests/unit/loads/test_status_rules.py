@@ -42,6 +42,22 @@ def test_a_staging_load_says_where_it_is_and_how_long_it_will_take() -> None:
     assert status.retry_after_header() == 145
 
 
+def test_a_load_that_another_owner_goes_on_with_says_so() -> None:
+    assert load_status(staging(adoptions=2)).to_json()["adoptions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("cancelled by request", "the load of model m was cancelled"),
+        ("its node goes", "the load of model m was cancelled: its node goes"),
+    ],
+)
+def test_a_cancel_for_a_reason_of_the_server_says_which(error: str, said: str) -> None:
+    job = staging(state=State.CANCELLED, error=error, owner=None, lease_expires_at=None, finished_at=at(0))
+    assert load_status(job).message() == said
+
+
 @pytest.mark.parametrize(
     "job",
     [

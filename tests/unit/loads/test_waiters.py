@@ -398,7 +398,35 @@ def test_lj_03_who_is_told_waits_as_long_as_something_is_heard_of_the_load() -> 
     clock.advance(91)
     bench.progress("job-1")
     error = wait.exception(LIMIT_S)
-    assert isinstance(error, ModelLoading) and error.loading["job_id"] == "job-1"
+    assert isinstance(error, StorageUnavailable)
+    bench.pool.shutdown()
+
+
+def test_a_status_that_nobody_could_read_again_is_not_shown_as_news() -> None:
+    clock = FakeClock()
+    bench = Bench(wait_s=60, poll_interval_s=5, clock=clock)
+    waits = [bench.attach()[1] for _ in range(20)]
+    bench.until_read()
+    bench.loads.refusing = True
+    clock.advance(61)
+    bench.end("job-1")
+    assert {type(wait.exception(LIMIT_S)) for wait in waits} == {StorageUnavailable}
+    bench.pool.shutdown()
+
+
+def test_i6_waiters_that_are_late_at_once_look_once_and_read_the_same_cause() -> None:
+    clock = FakeClock()
+    bench = Bench(wait_s=60, poll_interval_s=LIMIT_S, clock=clock)
+    waits = [bench.attach()[1] for _ in range(20)]
+    bench.until_read()
+    bench.loads.fail("job-1", "worker silent")  # and no event says so
+    reads = bench.loads.reads
+    clock.advance(61)
+    for attempt in bench.waiters._means.attempts._all():
+        attempt.tell()
+    errors = [wait.exception(LIMIT_S) for wait in waits]
+    assert {str(error) for error in errors} == {"worker silent"}
+    assert bench.loads.reads == reads + 1
     bench.pool.shutdown()
 
 

@@ -121,7 +121,7 @@ def test_a_load_that_fails_ends_the_stream_with_what_the_503_says(bench: WebBenc
 
 
 @both
-def test_a_load_of_which_nothing_is_heard_ends_the_stream_as_still_loading(tmp_path: Path, path: str) -> None:
+def test_a_load_of_which_nothing_is_heard_ends_the_stream_and_claims_nothing(tmp_path: Path, path: str) -> None:
     bench = WebBench(tmp_path, waits={"poll_interval_s": 0.02, "silence_s": 0.1})
     cold = Cold(bench, path)
     cold.loading()
@@ -129,7 +129,7 @@ def test_a_load_of_which_nothing_is_heard_ends_the_stream_as_still_loading(tmp_p
     events = [event for event in cold.rest() if not event.startswith(":")]
     cold.response.close()
     body = json.loads(events[0].removeprefix("data: "))
-    assert body["error"]["code"] == "model_loading" and body["loading"]["model"] == "m"
+    assert body["error"]["code"] == "storage_unavailable" and "loading" not in body
     assert events[1:] == ["data: [DONE]"]
 
 
@@ -356,7 +356,7 @@ def test_a_failed_load_counts_as_failed_although_its_status_is_200(bench: WebBen
     assert _count("localai_time_to_first_token_seconds_count", model=named) == 0
 
 
-def test_a_wait_that_ends_without_an_answer_counts_as_loading_and_not_as_ok(tmp_path: Path, named: str) -> None:
+def test_a_wait_that_ends_without_an_answer_counts_as_failed_and_not_as_ok(tmp_path: Path, named: str) -> None:
     bench = WebBench(tmp_path, waits={"poll_interval_s": 0.02, "silence_s": 0.1})
     bench.model(named)
     route = {"method": "POST", "path": "/v1/chat/completions", "outcome": "server_error"}
@@ -367,7 +367,7 @@ def test_a_wait_that_ends_without_an_answer_counts_as_loading_and_not_as_ok(tmp_
     bench.loads.refusing = True
     b"".join(events)
     response.close()
-    assert (_ends("loading", named), _ends("ok", named)) == (1, 0)
+    assert (_ends("failed", named), _ends("ok", named)) == (1, 0)
     assert _count("api_call_count", **route) == before + 1
 
 
