@@ -114,8 +114,10 @@ def test_a_node_is_resumed_drained_and_removed_by_its_name(open_page: Open, byst
     page.keyboard.type("er")
     expect(remove).to_be_enabled()
     page.keyboard.press("Enter")
+    expect(dialog).to_have_count(0)
     expect(said).to_have_text("bystander is removed.")
     expect(row).to_have_count(0)
+    expect(dialog).to_have_count(0)
 
 
 def test_how_a_machine_joins_is_on_the_page_also_when_there_are_nodes(open_page: Open, server: Frontend) -> None:

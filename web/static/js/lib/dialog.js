@@ -41,7 +41,10 @@ export function confirm({ title, text, yes, typed }) {
       resolve(answer);
     };
     dialog.onkeydown = (event) => {
-      if (event.key === "Enter" && event.target instanceof HTMLInputElement && may()) end(true);
+      if (event.key !== "Enter" || !(event.target instanceof HTMLInputElement) || !may()) return;
+      // Closing gives focus back to the button that asked; the rest of this key press would press it.
+      event.preventDefault();
+      end(true);
     };
     draw();
     dialog.showModal();
