@@ -68,15 +68,15 @@ def follow(
         line.close()
 
 
-def finish(job: Mapping[str, Any], output: str) -> None:
-    """Print the end of a job. Raises ServerError with its cause where it did not succeed."""
+def finish(job: Mapping[str, Any], output: str, done: str | None = None) -> None:
+    """Print the end of a job, in the words of ``done`` where it succeeded. Raises ServerError with its cause else."""
     if output == "json":
         print_json(job)
     if job.get("state") != "succeeded":
         raise ServerError(f"{_named(job)} {_bad_end(job)}; `localai jobs show {job.get('id')}` tells more")
     if output != "json":
         where = f" on {job['node_name']}" if job.get("node_name") not in (None, "", job.get("subject")) else ""
-        click.echo(f"{_named(job)} succeeded{where}{_took(job)}")
+        click.echo(done or f"{_named(job)} succeeded{where}{_took(job)}")
 
 
 def _duration(text: str | None) -> float | None:

@@ -129,8 +129,8 @@ def cancel_job(settings: Settings, job_id: str, wait: bool, timeout: float | Non
         case "gone":
             click.echo(f"{name} has been cancelled; its worker is of a version that confirms no stop")
         case _:
-            wait = answer.get("retry_after")
-            click.echo(f"{name} is being stopped; what it holds is released in {wait} s at the latest")
+            most = f"at the latest in {answer.get('retry_after')} s if its worker does not answer"
+            click.echo(f"{name} is being stopped; usually within seconds, {most}")
 
 
 @command.command("watch")

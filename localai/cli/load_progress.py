@@ -68,7 +68,8 @@ def describe(status: Mapping[str, Any]) -> str:
     if status.get("node"):
         words.append(f"on {status['node']}")
     total = status.get("total_bytes")
-    if isinstance(total, int) and total > 0:
+    # Once the backend reads the files, all of them have come: a full count would say that nothing is left.
+    if isinstance(total, int) and total > 0 and status.get("state") != "loading":
         percent = status.get("progress")
         done = f"{float(percent):.0f} % of " if isinstance(percent, int | float) else ""
         words.append(f"{done}{size(total)}")

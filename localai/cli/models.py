@@ -34,7 +34,7 @@ def list_models(settings: Settings, output: str) -> None:
         return
     columns = {
         "NAME": lambda model: model.get("name"),
-        "STATE": lambda model: "disabled" if model.get("disabled") else model.get("state"),
+        "STATE": _state,
         "BACKEND": lambda model: model.get("backend"),
         "NODES": _nodes,
         "DESCRIPTION": lambda model: model.get("description"),
@@ -93,6 +93,18 @@ def _end(client: Client, answer: Mapping[str, Any], job_id: str | None, timeout:
         click.echo(str(answer.get("message")))
         if answer.get("job_id") and not answer.get("loaded"):
             click.echo(f"job {answer['job_id']}")
+
+
+def _state(model: Mapping[str, Any]) -> str:
+    """The word that the page of the models uses."""
+    if model.get("disabled"):
+        return "disabled"
+    if model.get("state") == "failed":
+        if model.get("quarantined"):
+            return "quarantined"
+        if (model.get("loading") or {}).get("cancel_requested"):
+            return "cancelled"
+    return str(model.get("state"))
 
 
 def _nodes(model: Mapping[str, Any]) -> str:

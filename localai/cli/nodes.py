@@ -37,7 +37,7 @@ def list_nodes(settings: Settings, output: str) -> None:
             nodes,
             {
                 "NAME": lambda node: node.get("name"),
-                "STATUS": lambda node: node.get("status"),
+                "STATUS": _status,
                 "MODELS": lambda node: node.get("model_count"),
                 "FREE RAM": lambda node: size(node.get("available_ram")),
                 "FREE VRAM": lambda node: size(node.get("available_vram")),
@@ -99,7 +99,9 @@ def drain(settings: Settings, node: str, wait: bool, timeout: float | None, outp
     """
     client, found = _found(settings, node)
     answer = client.post(f"{_at(found)}/drain")
-    _end(client, answer, f"Node {found.get('name')} is draining.", wait=wait, timeout=timeout, output=output)
+    name = found.get("name")
+    done = f"Node {name} is drained: no model process of this server runs there."
+    _end(client, answer, f"Node {name} is draining.", wait=wait, timeout=timeout, output=output, done=done)
 
 
 @command.command()
@@ -134,7 +136,8 @@ def remove(settings: Settings, node: str, *, force: bool, wait: bool, timeout: f
     answer = client.delete(_at(found), force="true" if force else None)
     gone = answer.get("message") == "node deregistered"
     said = f"Node {found.get('name')} is {'removed' if gone else 'being removed'}."
-    _end(client, answer, said, wait=wait and not gone, timeout=timeout, output=output)
+    done = f"Node {found.get('name')} is removed."
+    _end(client, answer, said, wait=wait and not gone, timeout=timeout, output=output, done=done)
 
 
 def _found(settings: Settings, node: str) -> tuple[Client, Mapping[str, Any]]:
@@ -147,11 +150,18 @@ def _at(node: Mapping[str, Any]) -> str:
 
 
 def _end(
-    client: Client, answer: Mapping[str, Any], said: str, *, wait: bool, timeout: float | None, output: str
+    client: Client,
+    answer: Mapping[str, Any],
+    said: str,
+    *,
+    wait: bool,
+    timeout: float | None,
+    output: str,
+    done: str | None = None,
 ) -> None:
-    """Follow the job where it is to be waited for, else print the answer."""
+    """Follow the job where it is to be waited for and say ``done`` at its good end, else print the answer."""
     if wait and answer.get("job_id"):
-        finish(follow(client, str(answer["job_id"]), timeout), output)
+        finish(follow(client, str(answer["job_id"]), timeout), output, done)
     elif output == "json":
         print_json(answer)
     else:
@@ -179,7 +189,9 @@ def _described(node: Mapping[str, Any]) -> dict[str, Any]:
     gpu = " ".join(str(node[name]) for name in ("gpu_vendor", "gpu_compute_capability") if node.get(name))
     labels = ", ".join(f"{name}={value}" for name, value in sorted((node.get("labels") or {}).items()))
     return {
-        **{name: node.get(name) for name in ("name", "id", "status", "version", "address", "http_address")},
+        **{name: node.get(name) for name in ("name", "id")},
+        "status": _status(node),
+        **{name: node.get(name) for name in ("version", "address", "http_address")},
         "gpu": gpu,
         "vram": room("vram") if node.get("total_vram") else "",
         "ram": room("ram"),
@@ -193,6 +205,12 @@ def _described(node: Mapping[str, Any]) -> dict[str, Any]:
         "max_replicas_per_model": node.get("max_replicas_per_model"),
         **{name: moment(node[name]) for name in ("last_heartbeat", "created_at") if node.get(name)},
     }
+
+
+def _status(node: Mapping[str, Any]) -> str:
+    """The status; `drained` once the drain has ended and no replica is left, which is when one may reboot."""
+    over = node.get("status") == "draining" and not node.get("drain") and not node.get("model_count")
+    return "drained" if over else str(node.get("status"))
 
 
 def _drain(node: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ def table(
 #: Colours of the words for how something is. They are stripped where the output is no terminal, and with NO_COLOR.
 _COLOURS = {
     "green": ("succeeded", "loaded", "healthy"),
-    "red": ("failed", "unhealthy", "offline"),
+    "red": ("failed", "quarantined", "unhealthy", "offline"),
     "yellow": (
         "queued",
         "running",

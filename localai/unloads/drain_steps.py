@@ -13,7 +13,7 @@ from localai.jobs.event_rules import ConfirmStop, FinishWork, Progress, TellRout
 from localai.jobs.job import Job
 from localai.jobs.owner import Owner
 from localai.unloads.drain_store import Drained, PgDrainStore
-from localai.unloads.rules import progress_text
+from localai.unloads.rules import drain_text
 from localai.unloads.service import ids_of, tell_taken
 from localai.unloads.store import PgUnloadStore
 
@@ -42,7 +42,7 @@ class DrainSteps:
         if drained is not None:
             self._tell_end(drained)
             return
-        text = progress_text(self._unloads.left(job.id))
+        text = drain_text(self._unloads.left(job.id))
         if text and text != job.message:
             self._owner.progress(job, Progress(generation=job.generation, owner=self._owner.id, message=text))
 

@@ -41,7 +41,7 @@ RETURNING jobs.*, clock_timestamp() AS read_at;
 
 -- left --
 -- What of an unload or drain is still there, who has not let it go, and what its worker says to the stop.
-SELECT n.name AS node, n.id AS node_id, n.status AS node_status, r.process_instance IS NOT NULL AS served,
+SELECT r.model, n.name AS node, n.id AS node_id, n.status AS node_status, r.process_instance IS NOT NULL AS served,
        coalesce(sum(a.in_flight), 0)::int AS in_flight,
        (count(f.id) FILTER (WHERE a.frontend_id IS NULL))::int AS silent,
        (SELECT c.message FROM jobs c

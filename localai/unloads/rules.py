@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 #: More would not fit on a line; the children of the job and the node's replicas say it all.
@@ -15,6 +15,7 @@ _PRESENT = ("healthy", "draining")
 class Left:
     """One replica of an unload or a drain that is still there."""
 
+    model: str
     node: str
     node_id: str
     node_status: str
@@ -29,16 +30,33 @@ class Left:
 
 
 def progress_text(left: Sequence[Left]) -> str:
-    """Why the unload is not done, for people."""
-    parts = [_reason(one) for one in left[:_SHOWN]]
-    if len(left) > _SHOWN:
-        parts.append(f"{len(left) - _SHOWN} more")
-    return "; ".join(parts)
+    """Why the unload of one model is not done, for people."""
+    return _joined([(reason, len(ones)) for reason, ones in _by_reason(left).items()])
+
+
+def drain_text(left: Sequence[Left]) -> str:
+    """Why a node is not drained yet, for people: the models, and what keeps them."""
+    models = {reason: dict.fromkeys(one.model for one in ones) for reason, ones in _by_reason(left).items()}
+    return _joined([(f"{', '.join(names)}: {reason}", len(names)) for reason, names in models.items()])
 
 
 def refusal(left: Sequence[Left]) -> str | None:
     """What a worker says to a stop it could not carry out."""
     return next((one.refused for one in left if one.refused), None)
+
+
+def _by_reason(left: Sequence[Left]) -> Mapping[str, list[Left]]:
+    """What keeps several of them is said once."""
+    found: dict[str, list[Left]] = {}
+    for one in left:
+        found.setdefault(_reason(one), []).append(one)
+    return found
+
+
+def _joined(parts: Sequence[tuple[str, int]]) -> str:
+    """The first parts, and how many things the others are about."""
+    more = sum(count for _, count in parts[_SHOWN:])
+    return "; ".join([*(text for text, _ in parts[:_SHOWN]), *([f"{more} more"] if more else [])])
 
 
 def _reason(one: Left) -> str:

@@ -74,6 +74,8 @@ def test_a_load_is_described_with_what_is_known_of_it() -> None:
     assert describe({"model": "m", "state": "pending", "total_bytes": 0}) == "m: pending"
     full = {"model": "m", "state": "staging", "node": "gpu-1", "progress": 42.4, "total_bytes": 2**30, "eta_seconds": 9}
     assert describe(full) == "m: staging, on gpu-1, 42 % of 1.0 GiB, about 9 s left"
+    reading = {**full, "state": "loading", "progress": 100.0}
+    assert describe(reading) == "m: loading, on gpu-1, about 9 s left", "a full count would say that nothing is left"
     assert describe({**full, "eta_low": 7, "eta_high": 12}).endswith("about 9 s left (7 to 12)")
 
 

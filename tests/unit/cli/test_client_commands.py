@@ -447,11 +447,16 @@ def test_a_cancel_says_what_became_of_it(server: Server, run: Run) -> None:
     assert json.loads(run("jobs", "cancel", JOB, "-o", "json")[1]) == stopped
 
 
+STOPPING = (
+    "model.load m is being stopped; usually within seconds, at the latest in 150 s if its worker does not answer\n"
+)
+
+
 def test_a_cancel_that_is_waited_for_ends_with_the_word_of_the_worker(server: Server, run: Run) -> None:
     stopping = {"job_id": JOB, "kind": "model.load", "subject": "m", "state": "stopping", "retry_after": 150}
     server.on(f"/api/jobs/{JOB}/cancel", (202, stopping))
     code, out, _ = run("jobs", "cancel", JOB)
-    assert (code, out) == (0, "model.load m is being stopped; what it holds is released in 150 s at the latest\n")
+    assert (code, out) == (0, STOPPING)
     doomed = {**LOAD, "state": "cancelled", "finished_at": "2026-01-01T00:00:01Z", "stop_state": "pending"}
     server.on(f"/api/jobs/{JOB}/cancel", (202, stopping), {**stopping, "state": "stopped"})
     server.on(f"/api/jobs/{JOB}", doomed, {**doomed, "stop_state": "confirmed"})
@@ -528,7 +533,7 @@ def test_a_node_is_drained_and_resumed_by_name(server: Server, run: Run) -> None
         {**DRAIN, "state": "succeeded", "finished_at": "2026-01-01T00:00:02Z"},
     )
     code, out, err = run("nodes", "drain", "gpu-1", "--wait")
-    assert (code, out) == (0, "node.drain gpu-1 succeeded in 2.0 s\n")
+    assert (code, out) == (0, "Node gpu-1 is drained: no model process of this server runs there.\n")
     assert err == "gpu-1 1 request in flight on gpu-1\n"
     assert run("nodes", "drain", "nowhere")[0] == ExitCode.NOT_FOUND
 
@@ -540,6 +545,29 @@ def test_a_node_that_goes_at_once_is_not_waited_for(server: Server, run: Run) ->
     server.on("/api/nodes/n1", (202, {"message": "node gpu-1 is being removed", "job_id": JOB}))
     assert run("nodes", "remove", "gpu-1", "--force")[1].startswith("Node gpu-1 is being removed.\n")
     assert [method for method, path, _ in server.asked if path == "/api/nodes/n1"] == ["DELETE", "DELETE"]
+
+
+def test_a_removal_that_is_waited_for_ends_with_the_node_gone(server: Server, run: Run) -> None:
+    server.on("/api/nodes", [NODE])
+    server.on("/api/nodes/n1", (202, {"message": "node gpu-1 is being removed", "job_id": JOB}))
+    server.on(f"/api/jobs/{JOB}", {**DRAIN, "state": "succeeded", "finished_at": "2026-01-01T00:00:02Z"})
+    assert run("nodes", "remove", "gpu-1", "--wait")[:2] == (0, "Node gpu-1 is removed.\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, "drained"),
+        ({"drain": {"job_id": JOB, "message": None, "removing": False}}, "draining"),
+        ({"model_count": 1}, "draining"),
+        ({"status": "offline"}, "offline"),
+    ],
+)
+def test_a_node_is_drained_when_nothing_is_left_there(
+    server: Server, run: Run, changes: dict[str, Any], word: str
+) -> None:
+    server.on("/api/nodes", [{**NODE, "status": "draining", "draining": True, "model_count": 0, **changes}])
+    assert run("nodes", "list")[1].splitlines()[1].split()[1] == word
 
 
 def test_a_node_says_what_its_drain_waits_for(server: Server, run: Run) -> None:
@@ -554,6 +582,23 @@ def test_a_model_is_unloaded_on_one_node(server: Server, run: Run) -> None:
     server.on("/api/nodes/n1/models/unload", {"message": "model unloaded", "job_id": None})
     assert run("models", "unload", "org/m", "--node", "gpu-1") == (0, "model unloaded\n", "")
     assert server.asked[-1] == ("POST", "/api/nodes/n1/models/unload", {"model_name": "org/m"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, "failed"),
+        ({"loading": {"cancel_requested": True}}, "cancelled"),
+        ({"quarantined": [{"node": "gpu-1"}]}, "quarantined"),
+        ({"state": "unloaded", "loading": None, "quarantined": [{"node": "gpu-1"}]}, "unloaded"),
+    ],
+)
+def test_a_model_is_listed_with_the_word_of_its_page(
+    server: Server, run: Run, changes: dict[str, Any], word: str
+) -> None:
+    model = {"name": "m", "state": "failed", "loading": {}, "replicas": [], "quarantined": [], **changes}
+    server.on("/api/models", {"models": [model], "problems": []})
+    assert run("models", "list")[1].splitlines()[1].split()[1] == word
 
 
 # Trying again

@@ -8,11 +8,11 @@ import pytest
 
 from localai.nodes.rules import Status
 from localai.unloads.drain_rules import Wish, goes_anyway
-from localai.unloads.rules import Left, progress_text, refusal
+from localai.unloads.rules import Left, drain_text, progress_text, refusal
 
 pytestmark = pytest.mark.unit
 
-LEFT = Left(node="gpu-1", node_id="n1", node_status="healthy", served=True, in_flight=0, silent=0)
+LEFT = Left(model="m", node="gpu-1", node_id="n1", node_status="healthy", served=True, in_flight=0, silent=0)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,18 @@ def test_the_reason_is_the_first_thing_that_must_end(left: Left, text: str) -> N
 def test_many_replicas_are_named_in_part() -> None:
     left = [replace(LEFT, node=f"n{number}") for number in range(5)]
     assert progress_text(left) == "being stopped on n0; being stopped on n1; being stopped on n2; 2 more"
+
+
+def test_what_keeps_several_replicas_is_said_once() -> None:
+    assert progress_text([LEFT, LEFT]) == "being stopped on gpu-1"
+
+
+def test_a_drain_names_its_models() -> None:
+    left = [replace(LEFT, model="a"), replace(LEFT, model="b", in_flight=1), replace(LEFT, model="c"), LEFT, LEFT]
+    assert drain_text(left) == "a, c, m: being stopped on gpu-1; b: 1 request in flight on gpu-1"
+    many = [replace(LEFT, model=f"m{number}", in_flight=number) for number in range(1, 7)]
+    assert drain_text(many).endswith("m3: 3 requests in flight on gpu-1; 3 more")
+    assert drain_text([]) == ""
 
 
 def test_the_first_word_of_a_worker_that_could_not_stop_counts() -> None:
