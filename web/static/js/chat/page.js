@@ -3,6 +3,7 @@
 import { ApiError, getJson } from "../lib/api.js";
 import { render } from "../lib/dom.js";
 import { find, keep, kept, say } from "../lib/frame.js";
+import { holdOf, retryLoad } from "../parts/retry.js";
 import { pause, talk } from "./talk.js";
 import { conversation } from "./view.js";
 
@@ -43,12 +44,14 @@ async function answer(turn) {
   const stop = new AbortController();
   running = stop;
   try {
+    if (turn.quarantined && turn.retrying) await lift(turn);
     if (turn.heldUntil) await pause(Math.max(0, turn.heldUntil - Date.now()), stop.signal);
     Object.assign(turn, {
       state: "waiting",
       content: "",
       error: "",
       heldUntil: 0,
+      quarantined: "",
       retrying: false,
       loading: undefined,
       since: Date.now(),
@@ -78,6 +81,20 @@ async function answer(turn) {
   }
 }
 
+/** Asking alone would be refused again: nothing is tried while a model is in quarantine. @param {Turn} turn */
+async function lift(turn) {
+  if (turn.model !== turn.quarantined) return;
+  try {
+    await retryLoad(turn.model ?? "");
+  } catch (/** @type {any} */ error) {
+    const hold = holdOf(error);
+    // 409: somebody else has begun an attempt, which the question waits for.
+    if (!hold && error.status !== 409) throw error;
+    turn.heldUntil = Date.now() + hold * 1000;
+    draw();
+  }
+}
+
 /** @param {Turn} turn @param {import("../parts/progress.js").LoadStatus} loading */
 function load(turn, loading) {
   if (turn.state === "streaming") return;
@@ -89,11 +106,13 @@ function load(turn, loading) {
 /** @param {Turn} turn @param {unknown} error */
 function fail(turn, error) {
   if (error instanceof DOMException && error.name === "AbortError")
-    return Object.assign(turn, { state: "stopped", heldUntil: 0, retrying: false });
+    return Object.assign(turn, { state: "stopped", heldUntil: 0, quarantined: "", retrying: false });
   const known = error instanceof ApiError ? error : new ApiError("The page failed; load it again.");
   const loading = known.body?.loading;
   Object.assign(turn, {
     state: "failed",
+    retrying: false,
+    quarantined: known.code === "model_quarantined" ? turn.model : "",
     error: known.message,
     jobId: loading?.job_id,
     heldUntil: loading?.retry_after ? Date.now() + loading.retry_after * 1000 : 0,

@@ -19,6 +19,7 @@ import { bar, figures } from "../parts/progress.js";
  * @property {import("../parts/progress.js").LoadStatus} [loading]
  * @property {string} [error]
  * @property {number} [heldUntil] milliseconds: before that no new load may begin
+ * @property {string} [quarantined] the model that takes no attempt until somebody asks for one
  * @property {boolean} [retrying] it was asked to try again when the hold ends
  * @property {string} [jobId]
  */

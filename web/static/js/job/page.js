@@ -6,6 +6,7 @@ import { find } from "../lib/frame.js";
 import { live } from "../lib/live.js";
 import { follow } from "../lib/sse.js";
 import { button, doings } from "../parts/doing.js";
+import { whyNot } from "../parts/retry.js";
 import { isOver, withNews } from "./rules.js";
 import { jobView } from "./view.js";
 
@@ -82,12 +83,6 @@ function retry(job) {
     return message;
   };
   run(id, `${job.about} is not tried again`, act);
-}
-
-/** The hold of a failed load says when, and not only why. @param {any} error */
-function whyNot(error) {
-  if (error.code !== "model_load_failed" || !error.retryAfter) throw error;
-  throw new Error(`the failed load holds the model for another ${error.retryAfter} s.`);
 }
 
 /** @param {any} error */

@@ -7,13 +7,15 @@ import { find } from "../lib/frame.js";
 import { live } from "../lib/live.js";
 import { button, doings } from "../parts/doing.js";
 import { bar, figures } from "../parts/progress.js";
+import { kept, retryLoad, whyNot } from "../parts/retry.js";
 import { status } from "../parts/status.js";
 import { table } from "../parts/table.js";
 
 /**
  * @typedef {{name: string, backend: string, description: string, disabled: boolean, state: string,
  *   known_usecases?: string[], replicas: {node: string, replica_index: number}[],
- *   loading: import("../parts/progress.js").LoadStatus | null}} Model
+ *   loading: import("../parts/progress.js").LoadStatus | null,
+ *   quarantined: import("../parts/retry.js").Quarantine[]}} Model
  * @typedef {{models: Model[], problems: {file: string, error: string}[]}} Reading
  */
 
@@ -54,12 +56,15 @@ const COLUMNS = [
 function state(model) {
   const { loading } = model;
   if (model.disabled) return status("disabled");
-  if (loading && model.state === "failed")
-    return [
-      status(loading.cancel_requested ? "cancelled" : "failed"),
-      h("div", { class: "cause", title: loading.last_error }, held(loading)),
-    ];
-  if (!loading || !BUSY.has(model.state)) return [status(model.state), answer(model.name)];
+  const off = model.quarantined.map((one) =>
+    h("div", { class: "cause", key: one.node_id, title: one.last_error }, `Quarantined on ${one.node}: ${kept(one)}.`),
+  );
+  if (loading && model.state === "failed") {
+    const word = off.length ? "quarantined" : loading.cancel_requested ? "cancelled" : "failed";
+    const cause = h("div", { class: "cause", key: "held", title: loading.last_error }, held(loading));
+    return [status(word), off, cause, answer(model.name)];
+  }
+  if (!loading || !BUSY.has(model.state)) return [status(model.state), off, answer(model.name)];
   const where = loading.node ? `on ${loading.node}` : "no node yet";
   const meter = h("div", { class: "meter" }, bar(loading), h("span", null, figures(loading) || where));
   return [status(model.state), meter, answer(model.name)];
@@ -79,6 +84,7 @@ function actions(model) {
   const hidden = (/** @type {string} */ text) => h("span", { class: "unseen" }, ` ${text}`);
   const parts = [
     model.state === "unloaded" && !model.disabled && button("Load", model.name, () => load(model.name)),
+    model.state === "failed" && model.quarantined.length > 0 && button("Try again", model.name, () => again(model.name)),
     model.loading && BUSY.has(model.state) && button("Cancel", `the load of ${model.name}`, () => cancel(model)),
     model.state === "loaded" && button("Unload", model.name, () => unload(model)),
     model.loading &&
@@ -95,6 +101,10 @@ const load = (name) =>
     await postJson("/backend/load", { model: name });
     return `The load of ${name} has begun.`;
   });
+
+/** Lift the quarantines too. @param {string} name */
+const again = (name) =>
+  run(name, "Not tried again", async () => (await retryLoad(name).catch(whyNot)).message);
 
 /** @param {Model} model */
 function cancel({ name, loading }) {

@@ -6,6 +6,7 @@ import { ago, bytes, exact, many } from "../lib/format.js";
 import { find } from "../lib/frame.js";
 import { live } from "../lib/live.js";
 import { button, doings } from "../parts/doing.js";
+import { kept } from "../parts/retry.js";
 import { nodeStatus } from "../parts/status.js";
 import { table } from "../parts/table.js";
 
@@ -14,7 +15,8 @@ import { table } from "../parts/table.js";
  * @typedef {{id: string, name: string, status: string, version: string, gpu_vendor: string, total_vram: number,
  *   available_vram: number, total_ram: number, available_ram: number, total_disk: number, available_disk: number,
  *   cpu_logical_cores: number, cpu_usage_percent: number, model_count: number, in_flight_count: number,
- *   last_heartbeat: string | null, draining: boolean, drain?: Drain}} Node_
+ *   last_heartbeat: string | null, draining: boolean, drain?: Drain,
+ *   quarantined: import("../parts/retry.js").Quarantine[]}} Node_
  */
 
 const page = find("page");
@@ -51,9 +53,12 @@ const COLUMNS = [
   {
     label: "Status",
     cell: (/** @type {Node_} */ node) => [
-      nodeStatus(node.status),
+      nodeStatus(drained(node) ? "drained" : node.status),
       node.draining && node.status !== "draining" && h("span", { class: "faint", key: "wish" }, "to be drained"),
       leaving(node),
+      node.quarantined.map((one) =>
+        h("div", { class: "cause", key: one.model, title: one.last_error }, `Quarantined: ${one.model}, ${kept(one)}.`),
+      ),
       answer(node.id),
     ],
   },
@@ -95,6 +100,9 @@ function cpu(node) {
     h("span", { class: "faint" }, `of ${many(node.cpu_logical_cores, "core")}`),
   ];
 }
+
+/** Its drain has ended: no replica and no load is left there. @param {Node_} node */
+const drained = ({ status, drain, model_count: count }) => status === "draining" && !drain && count === 0;
 
 /** What keeps a node from being empty. @param {Node_} node */
 function leaving({ drain }) {

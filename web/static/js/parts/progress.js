@@ -10,9 +10,12 @@ import { bytes, duration } from "../lib/format.js";
  *   stopping?: boolean}} LoadStatus as in the HTTP API
  */
 
+/** Whether bytes move now: once the backend reads the files, all of them have come. @param {LoadStatus} loading */
+const moves = ({ state, total_bytes = 0 }) => total_bytes > 0 && state !== "loading";
+
 /** The bar of a load; without bytes to count it only says that something goes on. @param {LoadStatus} loading */
 export function bar(loading) {
-  const known = (loading.total_bytes ?? 0) > 0;
+  const known = moves(loading);
   const label = { "aria-label": `Load of ${loading.model}` };
   return h(
     "progress",
@@ -23,7 +26,7 @@ export function bar(loading) {
 /** "56 MiB of 98 MiB, 57 %, about 12 s left (8 s to 20 s)", as far as it is known. @param {LoadStatus} loading */
 export function figures(loading) {
   const { bytes_sent = 0, total_bytes = 0, file_index = 0, total_files = 0 } = loading;
-  const counted = total_bytes > 0;
+  const counted = moves(loading);
   return [
     counted && `${bytes(bytes_sent)} of ${bytes(total_bytes)}`,
     counted && total_files > 1 && `file ${file_index} of ${total_files}`,

@@ -9,6 +9,7 @@ const WORDS = {
   succeeded: ["good", "succeeded"],
   cancelled: ["off", "cancelled"],
   failed: ["bad", "failed"],
+  quarantined: ["bad", "quarantined"],
   loaded: ["good", "loaded"],
   unloaded: ["off", "not loaded"],
   disabled: ["off", "switched off"],
@@ -25,6 +26,7 @@ const NODE_WORDS = {
   unhealthy: ["bad", "not answering"],
   offline: ["off", "offline"],
   draining: ["wait", "draining"],
+  drained: ["off", "drained"],
 };
 
 /** @param {string} state */
