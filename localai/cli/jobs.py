@@ -14,6 +14,7 @@ from localai.cli.client import connect
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
 from localai.cli.output import details, facts, moment, output_option, print_json, short, size, state_style, table
+from localai.jobs.kinds import MODEL_LOAD
 from localai.settings import Settings
 
 _FIELDS = (
@@ -70,7 +71,7 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
                 "KIND": lambda job: job.get("kind"),
                 "SUBJECT": lambda job: job.get("about") or job.get("subject"),
                 "STATE": lambda job: job.get("state"),
-                "PHASE": lambda job: job.get("phase") if job.get("finished_at") is None else None,
+                "PHASE": _phase,
                 "PROGRESS": progress,
                 "NODE": lambda job: job.get("node_name"),
                 "CREATED": lambda job: moment(job.get("created_at")),
@@ -98,7 +99,7 @@ def show_job(settings: Settings, job_id: str, output: str) -> None:
         click.echo("\nthe last words of the process\n" + indent(str(tail).rstrip(), "  "))
     if job.get("children"):
         click.echo("\nchildren\n" + indent(table(job["children"], _CHILD_COLUMNS, {"STATE": state_style}), "  "))
-    click.echo("\nevents\n" + indent(table(job.get("events") or (), _EVENT_COLUMNS, whole={"FACTS"}), "  "))
+    click.echo("\nevents\n" + indent(table(_events(job), _EVENT_COLUMNS, whole={"FACTS"}), "  "))
 
 
 @command.command("cancel")
@@ -163,7 +164,8 @@ def _described(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job with what people read: times of this zone, how far its bytes are."""
     far = progress(job)
     times = {name: moment(job[name]) for name in _TIMES if job.get(name)}
-    return {**job, **times, "about": job.get("about") or job.get("subject"), "progress": "" if far == "-" else far}
+    about = job.get("about") or job.get("subject")
+    return {**job, **times, "about": about, "phase": _phase(job), "progress": "" if far == "-" else far}
 
 
 _CHILD_COLUMNS = {
@@ -178,14 +180,23 @@ _EVENT_COLUMNS = {
     "MOVE": lambda event: str(event.get("event")).replace("_", " "),
     "STATE": lambda event: ", ".join(str(event[name]) for name in ("state", "phase") if event.get(name)),
     "BY": lambda event: short(event.get("actor")),
-    "FACTS": lambda event: facts(_without_tail(event.get("detail"))),
+    "FACTS": lambda event: facts(_told(event.get("detail"))),
 }
 
 
-def _without_tail(detail: Any) -> Any:
-    """The last words of a process are shown once, with their line breaks."""
-    return (
-        {name: value for name, value in detail.items() if name != "stderr_tail"}
-        if isinstance(detail, Mapping)
-        else detail
-    )
+def _told(detail: Any) -> Any:
+    """Without what is shown elsewhere, the last words of a process, and without the name of a rule of the code."""
+    if not isinstance(detail, Mapping):
+        return detail
+    return {name: value for name, value in detail.items() if name not in ("stderr_tail", "by")}
+
+
+def _phase(job: Mapping[str, Any]) -> Any:
+    """Only a load has phases, and only until it ends."""
+    return job.get("phase") if job.get("kind") == MODEL_LOAD and job.get("finished_at") is None else None
+
+
+def _events(job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Its moves; a phase says nothing of a job that has none."""
+    events = job.get("events") or ()
+    return [event if job.get("kind") == MODEL_LOAD else {**event, "phase": None} for event in events]

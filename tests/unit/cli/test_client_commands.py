@@ -501,8 +501,9 @@ def test_a_job_is_shown_for_people(server: Server, run: Run, monkeypatch: pytest
     assert "created at   2026-01-01 00:00:00\n" in out
     assert "\n  first line\n  second line\n" in out
     assert "m#0 (process 5b2f8a58)" in out
+    assert "\nphase" not in out, "the job has ended"
     assert out.splitlines()[-1].split(None, 2)[2] == (
-        "operation ended  running, staging  node:5b2f8a58  by: Fail, cause: disk_full, stop state: confirmed"
+        "operation ended  running, staging  node:5b2f8a58  cause: disk_full, stop state: confirmed"
     )
     assert json.loads(run("jobs", "show", JOB, "-o", "json")[1]) == job
 

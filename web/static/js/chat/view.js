@@ -103,7 +103,7 @@ function failCard(turn, onRetry) {
     "div",
     { class: "card failed", key: "failed" },
     h("p", null, first),
-    more.length > 0 && h("pre", { class: "wrap", tabindex: 0 }, more.join("\n")),
+    more.length > 0 && h("pre", { class: "wrap", tabindex: 0 }, h("code", null, more.join("\n"))),
     left > 0 &&
       h(
         "p",

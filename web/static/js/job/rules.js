@@ -12,6 +12,13 @@ const TERMINAL = new Set(["succeeded", "failed", "cancelled"]);
 /** @param {string} state */
 export const isOver = (state) => TERMINAL.has(state);
 
+/** Whether a job of this kind has phases: others only run. @param {string} kind */
+export const hasPhases = (kind) => kind === "model.load";
+
+/** Events without a phase that says nothing. @param {string} kind @param {JobEvent[]} events */
+export const inPhases = (kind, events) =>
+  hasPhases(kind) ? events : events.map((event) => ({ ...event, phase: null }));
+
 /**
  * The phases of a job in order, each from the event that began it to the one that began the next.
  * @param {JobEvent[]} events oldest first
@@ -54,10 +61,13 @@ export function shortActor(actor) {
   return (actor ?? "").replace(/([0-9a-f]{8})-[0-9a-f-]{27}/, "$1");
 }
 
+/** Facts that are shown elsewhere, or name a rule of the code that made the move. */
+const UNSAID = new Set(["stderr_tail", "by"]);
+
 /** The facts of an event that its other columns do not say. @param {Record<string, any> | null} detail */
 export function factsOf(detail) {
   return Object.entries(detail ?? {})
-    .filter(([name, value]) => name !== "stderr_tail" && value !== null && value !== 0)
+    .filter(([name, value]) => !UNSAID.has(name) && value !== null && value !== 0)
     .map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "object" ? JSON.stringify(value) : value}`)
     .join(", ");
 }

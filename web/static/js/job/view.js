@@ -5,15 +5,16 @@ import { h } from "../lib/dom.js";
 import { ago, bytes, duration, exact } from "../lib/format.js";
 import { status } from "../parts/status.js";
 import { table } from "../parts/table.js";
-import { factsOf, isOver, phasesOf, placeOf, shortActor } from "./rules.js";
+import { factsOf, hasPhases, inPhases, isOver, phasesOf, placeOf, shortActor } from "./rules.js";
 
 /** @typedef {import("./rules.js").JobEvent} JobEvent */
 
 /**
  * All of it.
- * @param {any} job with its children @param {JobEvent[]} events @param {any} actions what may be done with it
+ * @param {any} job with its children @param {JobEvent[]} moves @param {any} actions what may be done with it
  */
-export function jobView(job, events, actions) {
+export function jobView(job, moves, actions) {
+  const events = inPhases(job.kind, moves);
   return [
     h(
       "div",
@@ -44,11 +45,11 @@ export function jobView(job, events, actions) {
 function facts(job) {
   const end = job.finished_at ? Date.parse(job.finished_at) : serverNow();
   const all = [
-    ["Phase", isOver(job.state) ? null : job.phase],
+    ["Phase", hasPhases(job.kind) && !isOver(job.state) ? job.phase : null],
     ["Node", job.node_name],
     ["Created", h("span", { title: exact(job.created_at) }, ago(job.created_at, serverNow()))],
     [job.finished_at ? "Took" : "Takes", duration(end - Date.parse(job.created_at))],
-    ["Bytes", job.bytes_total > 0 ? `${bytes(job.bytes_done)} of ${bytes(job.bytes_total)}` : null],
+    ["Bytes", job.bytes_total > 0 ? moved(job) : null],
     ["Files", job.files_total > 1 ? `${job.file_index} of ${job.files_total}` : null],
     ["Stop", job.stop_state === "none" ? null : job.stop_state],
     ["Held for", job.hold_in_s === null ? null : held(job.hold_until)],
@@ -60,6 +61,10 @@ function facts(job) {
   );
 }
 
+/** @param {any} job */
+const moved = ({ bytes_done: done, bytes_total: total }) =>
+  done === total ? bytes(total) : `${bytes(done)} of ${bytes(total)}`;
+
 /** @param {string} until */
 function held(until) {
   const left = Date.parse(until) - serverNow();
@@ -70,13 +75,15 @@ function held(until) {
 function failure(job) {
   if (!job.error) return null;
   const tail = job.error_detail?.stderr_tail;
+  // A person wanted it so: that is no failure.
+  if (job.state === "cancelled") return h("div", { class: "card", key: "cancelled" }, h("p", null, sentence(job.error)));
   return h(
     "div",
     { class: "card failed", key: "failure" },
     h("p", { class: "row" }, h("strong", null, sentence(job.error)), h("code", null, job.error_cause)),
     tail && [
       h("p", { class: "hint", key: "of" }, "The last words of the process:"),
-      h("pre", { class: "wrap", tabindex: 0, key: "tail" }, String(tail)),
+      h("pre", { class: "wrap", tabindex: 0, key: "tail" }, h("code", null, String(tail))),
     ],
   );
 }
@@ -127,7 +134,7 @@ const CHILDREN = [
   {
     label: "Bytes",
     cell: (/** @type {any} */ job) =>
-      job.bytes_total > 0 ? `${bytes(job.bytes_done)} of ${bytes(job.bytes_total)}` : "",
+      job.bytes_total > 0 ? moved(job) : "",
   },
   { label: "Started", class: "tight", cell: (/** @type {any} */ job) => ago(job.created_at, serverNow()) },
 ];

@@ -37,6 +37,7 @@ const COLUMNS = [
   {
     label: "Model",
     class: "name",
+    width: "27%",
     cell: (/** @type {Model} */ model) => [
       model.name,
       model.description && h("span", { class: "faint" }, model.description),
@@ -45,11 +46,12 @@ const COLUMNS = [
   { label: "State", cell: state },
   {
     label: "Node",
+    width: "13%",
     cell: (/** @type {Model} */ model) =>
       model.replicas.map((replica) => h("div", { key: String(replica.replica_index) }, replica.node)),
   },
-  { label: "Backend", class: "tight", cell: (/** @type {Model} */ model) => model.backend },
-  { label: "", class: "actions", cell: actions },
+  { label: "Backend", class: "tight", width: "108px", cell: (/** @type {Model} */ model) => model.backend },
+  { label: "", class: "actions slots", width: "228px", cell: actions },
 ];
 
 /** @param {Model} model */
@@ -82,17 +84,18 @@ function actions(model) {
   const chats = !model.disabled && (!model.known_usecases?.length || model.known_usecases.includes("chat"));
   const at = `/app/chat?model=${encodeURIComponent(model.name)}`;
   const hidden = (/** @type {string} */ text) => h("span", { class: "unseen" }, ` ${text}`);
-  const parts = [
+  const act = [
     model.state === "unloaded" && !model.disabled && button("Load", model.name, () => load(model.name)),
     model.state === "failed" && model.quarantined.length > 0 && button("Try again", model.name, () => again(model.name)),
     model.loading && BUSY.has(model.state) && button("Cancel", `the load of ${model.name}`, () => cancel(model)),
     model.state === "loaded" && button("Unload", model.name, () => unload(model)),
-    model.loading &&
-      h("a", { key: "job", href: `/app/jobs/${model.loading.job_id}` }, "Job", hidden(`of ${model.name}`)),
-    chats && h("a", { key: "chat", href: at, class: "slot" }, "Chat", hidden(`with ${model.name}`)),
   ].filter(Boolean);
-  // An empty place keeps the buttons of all rows below each other.
-  return parts.length && !chats ? [...parts, h("span", { key: "no-chat", class: "slot" })] : parts;
+  const job =
+    model.loading && h("a", { key: "job", href: `/app/jobs/${model.loading.job_id}` }, "Job", hidden(`of ${model.name}`));
+  const chat = chats && h("a", { key: "chat", href: at }, "Chat", hidden(`with ${model.name}`));
+  if (!act.length && !job && !chat) return null;
+  // An empty place keeps what is alike in all rows below each other.
+  return [act, job, chat].map((part, at) => h("span", { key: `slot ${at}` }, part));
 }
 
 /** @param {string} name */

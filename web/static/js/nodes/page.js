@@ -45,6 +45,7 @@ const COLUMNS = [
   {
     label: "Node",
     class: "name",
+    width: "130px",
     cell: (/** @type {Node_} */ node) => [
       node.name,
       node.version && h("span", { class: "faint" }, `version ${node.version}`),
@@ -62,21 +63,23 @@ const COLUMNS = [
       answer(node.id),
     ],
   },
-  { label: "Memory", class: "tight", cell: memory },
+  { label: "Memory", class: "tight", width: "126px", cell: memory },
   {
     label: "Disk",
     class: "tight",
+    width: "126px",
     cell: (/** @type {Node_} */ node) => free(node.available_disk, node.total_disk, ""),
   },
-  { label: "CPU", class: "tight", cell: cpu },
-  { label: "Replicas", class: "right", cell: (/** @type {Node_} */ node) => node.model_count },
+  { label: "CPU", class: "tight", width: "100px", cell: cpu },
+  { label: "Replicas", class: "right", width: "84px", cell: (/** @type {Node_} */ node) => node.model_count },
   {
     label: "Heartbeat",
     class: "tight",
+    width: "104px",
     cell: (/** @type {Node_} */ node) =>
       h("span", { title: exact(node.last_heartbeat) }, ago(node.last_heartbeat, serverNow())),
   },
-  { label: "", class: "actions", cell: actions },
+  { label: "", class: "actions pile", width: "118px", cell: actions },
 ];
 
 /** @param {Node_} node */

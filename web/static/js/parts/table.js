@@ -5,7 +5,8 @@ import { h } from "../lib/dom.js";
 /**
  * @template T
  * @param {string} caption for screen readers
- * @param {{label: string, cell: (row: T) => any, class?: string}[]} columns
+ * @param {{label: string, cell: (row: T) => any, class?: string, width?: string}[]} columns with a width of one, the
+ *   columns of a wide screen keep their places whatever the rows say
  * @param {T[]} rows
  * @param {(row: T) => string} key
  */
@@ -13,7 +14,7 @@ export function table(caption, columns, rows, key) {
   const head = columns.map((column) =>
     h(
       "th",
-      { role: "columnheader", scope: "col", class: column.class },
+      { role: "columnheader", scope: "col", class: column.class, style: { "--width": column.width ?? "auto" } },
       column.label || h("span", { class: "unseen" }, "Actions"),
     ),
   );
@@ -29,7 +30,7 @@ export function table(caption, columns, rows, key) {
     { class: "panel", key: "table" },
     h(
       "table",
-      { role: "table", "aria-label": caption },
+      { role: "table", "aria-label": caption, class: columns.some((column) => column.width) ? "fixed" : null },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
       h("tbody", { role: "rowgroup" }, body),
     ),
