@@ -58,9 +58,10 @@ const COLUMNS = [
 function state(model) {
   const { loading } = model;
   if (model.disabled) return status("disabled");
-  const off = model.quarantined.map((one) =>
-    h("div", { class: "cause", key: one.node_id, title: one.last_error }, `Quarantined on ${one.node}: ${kept(one)}.`),
-  );
+  const off = model.quarantined.map((one) => {
+    const where = model.state === "failed" ? `On ${one.node}` : `Quarantined on ${one.node}:`;
+    return h("div", { class: "cause", key: one.node_id, title: one.last_error }, `${where} ${kept(one)}.`);
+  });
   if (loading && model.state === "failed") {
     const word = off.length ? "quarantined" : loading.cancel_requested ? "cancelled" : "failed";
     const cause = h("div", { class: "cause", key: "held", title: loading.last_error }, held(loading));
