@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 import click
 
-from localai.cli.client import Client, connect
+from localai.cli.client import Client, body_of, connect
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.nodes import find, nodes_of
 from localai.cli.options import with_settings
 from localai.cli.output import output_option, print_json, state_style, table
+from localai.cli.retry import hold_s_of
 from localai.settings import Settings
 
 _wait_option = click.option("--wait", is_flag=True, help="Wait for the end of the job, and show how far it is.")
@@ -56,7 +57,10 @@ def load(settings: Settings, model: str, wait: bool, timeout: float | None, outp
     Without --wait the command ends at once and names the job.
     """
     client = connect(settings)
-    answer = client.post("/backend/load", {"model": model})
+    response = client.send("POST", "/backend/load", json={"model": model})
+    if (hold_s := hold_s_of(response)) is not None:
+        click.echo(f"the failed load holds the model for {hold_s} s more; `localai jobs retry {model}` waits", err=True)
+    answer = body_of(response)
     loading = None if answer.get("loaded") else answer.get("job_id")
     _end(client, answer, loading if wait else None, timeout, output)
 

@@ -59,19 +59,19 @@ def ask(
     waited = 0.0
     while True:
         response = client.send("POST", path)
-        hold_s = _hold_s(response)
+        hold_s = hold_s_of(response)
         if hold_s is None:
             answer: Mapping[str, Any] = body_of(response)
             return answer
         if timeout_s is not None and waited + hold_s > timeout_s:
-            text = f"the failed load holds the model for another {hold_s} s; its quarantine is lifted"
+            text = f"the failed load holds the model for {hold_s} s more; its quarantine is lifted"
             raise ServerError(text, code=ExitCode.TIMED_OUT)
-        click.echo(f"the failed load holds the model for another {hold_s} s; waiting", err=True)
+        click.echo(f"the failed load holds the model for {hold_s} s more; waiting", err=True)
         (pause or time.sleep)(hold_s)
         waited += hold_s
 
 
-def _hold_s(response: Any) -> int | None:
+def hold_s_of(response: Any) -> int | None:
     """Seconds until the next attempt may begin; None for every other answer."""
     if response.status_code != 503:
         return None

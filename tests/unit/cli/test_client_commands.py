@@ -208,6 +208,8 @@ def test_a_held_model_says_why(server: Server, run: Run) -> None:
     refusal = {"error": {"message": "the load of model m failed: no room", "code": "model_load_failed"}}
     server.on("/backend/load", (503, refusal))
     assert run("models", "load", "m", "--wait") == (1, "", "localai: the load of model m failed: no room\n")
+    server.on("/backend/load", (503, {**refusal, "loading": {"retry_after": 9}}))
+    assert "holds the model for 9 s more" in run("models", "load", "m")[2]
 
 
 def test_an_unload_is_waited_for_and_says_what_it_waits_for(server: Server, run: Run) -> None:
@@ -625,10 +627,10 @@ def test_a_retry_waits_for_the_hold_of_the_failed_load_and_not_for_longer_than_i
 ) -> None:
     server.on(f"/api/jobs/{JOB}/retry", (503, HELD), (202, AGAIN))
     code, out, error = run("jobs", "retry", JOB)
-    assert code == 0 and "job " in out and "another 12 s" in error
+    assert code == 0 and "job " in out and "for 12 s more" in error
     server.on(f"/api/jobs/{JOB}/retry", (503, HELD))
     code, _, error = run("jobs", "retry", JOB, "--timeout", "5s")
-    assert code == ExitCode.TIMED_OUT and "another 12 s" in error
+    assert code == ExitCode.TIMED_OUT and "for 12 s more" in error
 
 
 @pytest.mark.parametrize(
