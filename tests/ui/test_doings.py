@@ -62,6 +62,8 @@ def test_a_load_is_cancelled_from_the_page_of_its_job(open_page: Open, model: Mo
     page.get_by_role("button", name=f"Cancel {name}").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel the load").click()
     expect(page.locator(".title")).to_contain_text("cancelled")
+    expect(page.get_by_text("Cancelled by request", exact=True)).to_be_visible()
+    expect(page.locator(".card.failed")).to_have_count(0)
     expect(page.get_by_role("button", name=f"Cancel {name}")).to_have_count(0)
     expect(page.locator("#said")).to_have_text(f"{name} is stopped.")
 

@@ -126,6 +126,32 @@ def test_phases_are_cut_where_events_say_so(open_page: Open) -> None:
     ]
 
 
+def test_bytes_are_counted_while_they_move_and_not_while_the_backend_reads_them(open_page: Open) -> None:
+    found = run(
+        open_page,
+        """
+        const { bar, figures } = await module('parts/progress.js');
+        const load = { model: 'm', progress: 100, bytes_sent: 1024, total_bytes: 1024, eta_seconds: 9, job_id: 'j' };
+        return ['staging', 'loading'].map((state) => ({ ...load, state })).map(
+          (loading) => [bar(loading).props.value ?? null, figures(loading)]);
+        """,
+    )
+    assert found == [[100, "1 KiB of 1 KiB, 100 %, about 9.0 s left"], [None, "about 9.0 s left"]]
+
+
+def test_only_a_load_has_phases(open_page: Open) -> None:
+    event = {"id": 1, "at": "2026-01-01T00:00:00Z", "event": "taken", "state": "running", "phase": "pending"}
+    found = run(
+        open_page,
+        """
+        const { inPhases, phasesOf } = await module('job/rules.js');
+        return ['model.load', 'node.drain'].map((kind) => phasesOf(inPhases(kind, [given]), 0)[0].name);
+        """,
+        event,
+    )
+    assert found == ["pending", "running"]
+
+
 def test_figures_are_said_as_people_read_them(open_page: Open) -> None:
     found = run(
         open_page,
