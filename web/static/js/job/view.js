@@ -76,7 +76,9 @@ function failure(job) {
   if (!job.error) return null;
   const tail = job.error_detail?.stderr_tail;
   // A person wanted it so: that is no failure.
-  if (job.state === "cancelled") return h("div", { class: "card", key: "cancelled" }, h("p", null, sentence(job.error)));
+  if (job.state === "cancelled") {
+    return h("div", { class: "card", key: "cancelled" }, h("p", null, sentence(job.error)));
+  }
   return h(
     "div",
     { class: "card failed", key: "failure" },

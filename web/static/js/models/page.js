@@ -87,12 +87,15 @@ function actions(model) {
   const hidden = (/** @type {string} */ text) => h("span", { class: "unseen" }, ` ${text}`);
   const act = [
     model.state === "unloaded" && !model.disabled && button("Load", model.name, () => load(model.name)),
-    model.state === "failed" && model.quarantined.length > 0 && button("Try again", model.name, () => again(model.name)),
+    model.state === "failed" &&
+      model.quarantined.length > 0 &&
+      button("Try again", model.name, () => again(model.name)),
     model.loading && BUSY.has(model.state) && button("Cancel", `the load of ${model.name}`, () => cancel(model)),
     model.state === "loaded" && button("Unload", model.name, () => unload(model)),
   ].filter(Boolean);
   const job =
-    model.loading && h("a", { key: "job", href: `/app/jobs/${model.loading.job_id}` }, "Job", hidden(`of ${model.name}`));
+    model.loading &&
+    h("a", { key: "job", href: `/app/jobs/${model.loading.job_id}` }, "Job", hidden(`of ${model.name}`));
   const chat = chats && h("a", { key: "chat", href: at }, "Chat", hidden(`with ${model.name}`));
   if (!act.length && !job && !chat) return null;
   // An empty place keeps what is alike in all rows below each other.
