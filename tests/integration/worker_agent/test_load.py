@@ -229,11 +229,18 @@ def test_lj_09_a_process_that_shares_its_port_with_a_stranger_is_not_ready(rig: 
     backend.write_text(backend.read_text().replace('("grpc.so_reuseport", 0)', '("grpc.so_reuseport", 1)'))
     with ExitStack() as stack:
 
+        def bound(listener: socket.socket, port: int) -> bool:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:  # somebody looks whether it is free, which takes it for a moment
+                return False
+            return True
+
         def stranger(address: str) -> None:
             # It takes the port after the agent looked and before the process binds.
             listener = stack.enter_context(socket.socket())
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            listener.bind(("127.0.0.1", int(address.rpartition(":")[2])))
+            eventually(lambda: bound(listener, int(address.rpartition(":")[2])))
             listener.listen()
 
         wanted = rig.run(order(backend=name, env={"LOCALAI_FAULT_OPTIONS": "bind_delay:2s"}))
