@@ -32,4 +32,13 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--whole", action="store_true", help="every crash point, and not only a few")
+    parser.addoption("--whole", action="store_true", help="every crash point, and not only a few; long tests too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What `make prove` runs is not run by CI, which has a limit."""
+    if config.getoption("whole") or config.option.markexpr == "long":
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if not item.get_closest_marker("long")]

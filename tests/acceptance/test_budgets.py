@@ -139,6 +139,7 @@ def test_lj_03_a_frozen_source_ends_the_load_within_the_stall_window(
     assert f"of {4 * MIB}" in said
 
 
+@pytest.mark.long
 def test_lj_03_a_frozen_receiver_ends_the_load_within_the_stall_window(
     shared_cluster: Cluster, frontend: Frontend, agent: psutil.Process, relay: FileRelay
 ) -> None:
@@ -161,6 +162,7 @@ def present(cluster: Cluster, model: str, sparse: Path) -> Path:
     return zeros(cluster.folder / "worker-data" / "models" / model / sparse.name, sparse.stat().st_size)
 
 
+@pytest.mark.long
 def test_lj_04_hashing_what_is_present_is_progress_although_no_byte_arrives(
     shared_cluster: Cluster, frontend: Frontend, agent: psutil.Process, relay: FileRelay, sparse: Path
 ) -> None:
@@ -176,6 +178,7 @@ def test_lj_04_hashing_what_is_present_is_progress_although_no_byte_arrives(
     assert there.stat().st_ino == file, "it was not received anew"
 
 
+@pytest.mark.long
 def test_lj_04_a_cancel_while_hashing_is_cancelled_and_no_file_is_touched_after(
     shared_cluster: Cluster, frontend: Frontend, agent: psutil.Process, sparse: Path
 ) -> None:

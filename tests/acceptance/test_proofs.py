@@ -15,7 +15,7 @@ from tests.bench.report import Row
 from tests.prove import bus, cancels, database, frozen_worker, loads
 from tests.prove.stand import SHORT, Ground, ground
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(300)]
 
 SIZE = replace(SHORT, cancels=2, bus_cancels=1, database_s=3.0)
 #: As short as the inequalities allow: a hold is waited for.

@@ -16,7 +16,7 @@ from localai.clock import boottime
 from tests.acceptance import wrong_clock
 from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend, wait_for
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(300)]
 
 LEASE_S = 4.0
 #: A sweep, and a busy machine.
