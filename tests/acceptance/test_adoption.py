@@ -135,6 +135,7 @@ def test_c13_an_owner_that_stood_still_past_its_lease_changes_nothing_of_the_loa
     assert owning.chat("slow").status_code == 200
 
 
+@pytest.mark.long
 def test_an_owner_that_is_stopped_in_good_order_hands_its_load_over_at_once(
     cluster: Cluster, pool: ThreadPoolExecutor
 ) -> None:

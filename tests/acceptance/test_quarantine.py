@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.cluster import API_KEY, LIMIT_S, Cluster, Frontend, clean_environment, localai, wait_for
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.long, pytest.mark.timeout(600)]
 
 AFTER = 3
 #: A failed load holds its model for a second.
