@@ -75,7 +75,7 @@ def test_events_are_read_whole_however_they_are_cut(open_page: Open) -> None:
     found = run(
         open_page,
         """
-        const { eventsOf } = await module('lib/sse.js');
+        const { blocksOf, dataOf } = await module('lib/sse.js');
         const bytes = new TextEncoder().encode(given);
         const all = [];
         for (let size = 1; size <= bytes.length; size += 1) {
@@ -86,14 +86,14 @@ def test_events_are_read_whole_however_they_are_cut(open_page: Open) -> None:
             },
           });
           const events = [];
-          for await (const data of eventsOf(new Response(body))) events.push(data);
+          for await (const block of blocksOf(new Response(body))) events.push(dataOf(block));
           all.push(JSON.stringify(events));
         }
         return [...new Set(all)];
         """,
         text,
     )
-    assert found == ['["{\\"a\\": \\"é\\"}","1\\n2","[DONE]"]']
+    assert found == ['["{\\"a\\": \\"é\\"}","","1\\n2","[DONE]"]']
 
 
 def test_phases_are_cut_where_events_say_so(open_page: Open) -> None:
