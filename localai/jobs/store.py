@@ -7,13 +7,11 @@ from typing import Any
 
 from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.ids import JobId, OwnerId
-from localai.jobs.attempts import Ending, end, insert, lock_subject
-from localai.jobs.effect_rules import CANCELLED
-from localai.jobs.event_rules import Adopt, Cancel, Event, Fail, FinishWork, Progress, Release, Resend, Take
+from localai.jobs.attempts import CANCEL, Ending, end, insert, lock_subject
+from localai.jobs.event_rules import Adopt, Event, Fail, FinishWork, Progress, Release, Resend, Take
 from localai.jobs.guard_rules import MAX_ADOPTIONS
 from localai.jobs.job import Job, State, Windows
 from localai.jobs.kinds import KINDS, Kind, Kinds, OnLapse
-from localai.jobs.operation_rules import Cause
 from localai.jobs.ports import EventRow, Intake, JobFilter, NewJob, Renewal
 from localai.jobs.rows import EVENT_NAMES, SQL, jobs_of, one_job, record
 
@@ -68,9 +66,8 @@ class PgJobStore:
             return Intake.CREATED, insert(uow, self._kinds, self._windows, new)
 
     def cancel(self, job_id: JobId, actor: str) -> Job | None:
-        ending = Ending(move=Cancel, guard="cancel", to=State.CANCELLED, cause=Cause.CANCELLED, error=CANCELLED)
         with self._unit_of_work() as uow:
-            return end(uow, self._windows, job_id, ending, actor=actor)
+            return end(uow, self._windows, job_id, CANCEL, actor=actor)
 
     # OwnerMoves
 
