@@ -7,11 +7,9 @@ with a config, nodes with a row, routes, and the words of this code.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import prometheus_client
@@ -21,6 +19,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from localai import __version__
+from localai.generated_pages import page_command
 
 # A second series for each counter that tells when it began: nothing here needs it.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # The library has no type here.
@@ -307,20 +306,5 @@ _SCRAPING = (
 )
 
 
-def _main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m localai.metrics")
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--check", type=Path)
-    group.add_argument("--write", type=Path)
-    options = parser.parse_args(argv)
-    if options.write:
-        options.write.write_text(metrics_page(), encoding="utf-8")
-        return 0
-    if not options.check.exists() or options.check.read_text(encoding="utf-8") != metrics_page():
-        sys.stderr.write(f"{options.check} is stale: run `make fmt`\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(page_command("localai.metrics", metrics_page))

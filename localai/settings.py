@@ -6,7 +6,6 @@ else in the project reads the environment.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from localai.errors import BadSetting
+from localai.generated_pages import page_command
 from localai.window_rules import INEQUALITIES, Inequality
 
 #: What a key may consist of: clients send it in a header, which carries nothing else for sure.
@@ -648,21 +648,5 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m localai.settings")
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--check", type=Path)
-    group.add_argument("--write", type=Path)
-    options = parser.parse_args(argv)
-    page = settings_page()
-    if options.write:
-        options.write.write_text(page, encoding="utf-8")
-        return 0
-    if options.check.read_text(encoding="utf-8") != page:
-        sys.stderr.write(f"{options.check} is stale: run `make fmt`\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(page_command("localai.settings", settings_page))

@@ -6,14 +6,13 @@ queue or of a fault of ours reaches a caller.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from localai import errors
 from localai.errors import LocalAIError
+from localai.generated_pages import page_command
 from localai.jobs.operations import WorkerMustDrop
 from web.worker_http import WorkerSilent
 
@@ -229,20 +228,5 @@ def errors_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m web.errors")
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--check", type=Path)
-    group.add_argument("--write", type=Path)
-    options = parser.parse_args(argv)
-    if options.write:
-        options.write.write_text(errors_page(), encoding="utf-8")
-        return 0
-    if options.check.read_text(encoding="utf-8") != errors_page():
-        sys.stderr.write(f"{options.check} is stale: run `python -m web.errors --write {options.check}`\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(page_command("web.errors", errors_page))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
 
 from localai.cli.exit_codes import ExitCode
 from localai.cli.main import localai
 from localai.cli.options import SettingOption
+from localai.generated_pages import page_command
 
 _HEAD = """\
 # Command line
@@ -89,20 +88,5 @@ def _plain(text: str) -> str:
     return "`".join(part if number % 2 else part.replace("<", "\\<") for number, part in enumerate(parts))
 
 
-def _main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m localai.cli.reference")
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--check", type=Path)
-    group.add_argument("--write", type=Path)
-    options = parser.parse_args(argv)
-    if options.write:
-        options.write.write_text(page(), encoding="utf-8")
-        return 0
-    if options.check.read_text(encoding="utf-8") != page():
-        sys.stderr.write(f"{options.check} is stale: run `make fmt`\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(page_command("localai.cli.reference", page))

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from localai.crash_points import POINTS
+from localai.generated_pages import page_command
 
 
 class Way(StrEnum):
@@ -277,20 +275,5 @@ def _line(case: Case) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.acceptance.crash_table")
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--check", type=Path)
-    group.add_argument("--write", type=Path)
-    options = parser.parse_args(arguments)
-    if options.write:
-        options.write.write_text(page(), encoding="utf-8")
-        return 0
-    if options.check.read_text(encoding="utf-8") != page():
-        sys.stderr.write(f"{options.check} is stale: run `make fmt`\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(page_command("tests.acceptance.crash_table", page))

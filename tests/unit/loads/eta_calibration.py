@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
+from localai.generated_pages import page_command
 from localai.loads.eta_rules import LEAST_LOADS, eta
 from tests.unit.loads.synthetic_loads import SHAPES, Course, Shape, history_of
 
@@ -150,20 +149,5 @@ _MOMENTS = (
 )
 
 
-def _main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.unit.loads.eta_calibration")
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--check", type=Path)
-    group.add_argument("--write", type=Path)
-    options = parser.parse_args(argv)
-    if options.write:
-        options.write.write_text(page(), encoding="utf-8")
-        return 0
-    if not options.check.exists() or options.check.read_text(encoding="utf-8") != page():
-        sys.stderr.write(f"{options.check} is stale: run `make fmt`\n")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(page_command("tests.unit.loads.eta_calibration", page))

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_the_page_is_made_from_the_table() -> None:
     page = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
-    assert page == errors_page(), "run `python -m web.errors --write docs/reference/errors.md`"
+    assert page == errors_page(), "docs/reference/errors.md is stale: run `make fmt`"
 
 
 def test_every_error_of_ours_has_a_row_of_its_own() -> None:
