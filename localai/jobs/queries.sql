@@ -176,7 +176,8 @@ UPDATE replicas SET state = 'unloading', updated_at = clock_timestamp()
  WHERE job_id = %(id)s AND state IN ('staging', 'loading');
 
 -- count_failure --
--- One more failure in a row of this revision on its node; another cause begins a new row of them.
+-- One more failure in a row of this revision on its node; another cause begins a new row of them. Whoever changes
+-- several of these rows in one transaction takes them in the order of their key: two of them cannot wait for each other.
 INSERT INTO failure_streaks AS s (model, revision, node_id, cause, failures, since, last_at, error, job_id)
 VALUES (%(model)s, %(revision)s, %(node)s, %(cause)s, 1, %(at)s, %(at)s, %(error)s, %(job)s)
 ON CONFLICT (model, revision, node_id) DO UPDATE
@@ -220,12 +221,13 @@ RETURNING j.*, clock_timestamp() AS read_at;
 
 -- lapsed_to_fail --
 -- Jobs whose owner is lost, of kinds whose work may still run on a node. Those that can be adopted are left to that.
+-- Nobody waits for these rows; their order is the one of the failures that they may count in one transaction.
 SELECT j.*, clock_timestamp() AS read_at FROM jobs j
  WHERE j.state = 'running' AND j.lease_expires_at <= clock_timestamp() AND j.kind = ANY(%(kinds)s)
    AND NOT (j.kind = ANY(%(adoptable)s::text[]) AND j.adoptions < %(most)s
             AND (j.op_generation IS NULL
                  OR COALESCE(j.op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s), false)))
- ORDER BY j.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+ ORDER BY j.subject, j.revision, j.node_id, j.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- lapsed_to_requeue --
 -- Jobs whose owner is lost, of kinds whose work lived in the owner. Locks the subjects, because each gets a generation.
@@ -325,7 +327,13 @@ DELETE FROM subjects s
 
 -- prune_streaks --
 -- Failures on nodes that were removed.
-DELETE FROM failure_streaks s WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.node_id);
+WITH gone AS (
+    SELECT s.model, s.revision, s.node_id FROM failure_streaks s
+     WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.node_id)
+     ORDER BY s.model, s.revision, s.node_id FOR UPDATE OF s
+)
+DELETE FROM failure_streaks s USING gone g
+ WHERE (s.model, s.revision, s.node_id) = (g.model, g.revision, g.node_id);
 
 -- share_node --
 -- The life of the agent that speaks for the node; it cannot change before this transaction ends.

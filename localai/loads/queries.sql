@@ -158,8 +158,21 @@ DELETE FROM failure_streaks WHERE model = %(model)s AND revision = %(revision)s 
 
 -- outdate_streaks --
 -- Another config is another try.
-DELETE FROM failure_streaks WHERE model = %(model)s AND revision <> %(revision)s;
+WITH outdated AS (
+    SELECT model, revision, node_id FROM failure_streaks
+     WHERE model = %(model)s AND revision <> %(revision)s
+     ORDER BY model, revision, node_id FOR UPDATE
+)
+DELETE FROM failure_streaks s USING outdated o
+ WHERE (s.model, s.revision, s.node_id) = (o.model, o.revision, o.node_id);
 
 -- lift_streaks --
 -- Somebody asks for a retry. Rows of nodes that were removed go too.
-DELETE FROM failure_streaks WHERE model = %(model)s RETURNING node_id, failures;
+WITH lifted AS (
+    SELECT model, revision, node_id FROM failure_streaks
+     WHERE model = %(model)s
+     ORDER BY model, revision, node_id FOR UPDATE
+)
+DELETE FROM failure_streaks s USING lifted l
+ WHERE (s.model, s.revision, s.node_id) = (l.model, l.revision, l.node_id)
+RETURNING s.node_id, s.failures;
