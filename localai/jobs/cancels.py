@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from localai import logs
@@ -40,9 +40,10 @@ class CancelService:
         events: Events,
         *,
         wait_s: float = CONFIRM_WAIT_S,
+        watch: Callable[[JobReads, Events, JobId], Watch] = Watch,
     ) -> None:
         self._moves, self._reads, self._announcer, self._events = moves, reads, announcer, events
-        self._wait_s = wait_s
+        self._wait_s, self._watch = wait_s, watch
 
     def cancel(self, job_id: str, actor: str = "api") -> CancelAnswer:
         """Cancel a job of any kind. Raises NotFound, NotCancellable (its kind), JobEnded (it ended by itself)."""
@@ -65,7 +66,7 @@ class CancelService:
 
     def end(self, job_id: JobId, actor: str) -> Job | None:
         """End a live job, or send the pending stop of one that ended again; the row after a moment's wait for proof."""
-        with Watch(self._reads, self._events, job_id) as watch:
+        with self._watch(self._reads, self._events, job_id) as watch:
             ended = self._moves.cancel(job_id, actor)
             for job in ended:
                 log.info("cancelled", extra=logs.fields(job_id=job.id, kind=job.kind, stop=job.stop_state.value))

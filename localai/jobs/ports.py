@@ -103,12 +103,10 @@ class JobReads(Protocol):
 
 
 class JobIntake(Protocol):
-    """Requests and cancels: what anybody may do."""
+    """What anybody may begin."""
 
     def request(self, new: NewJob) -> tuple[Intake, Job]:
         """Attach to the live attempt, obey the hold, or create; under the lock of the subject's row."""
-
-    def cancel(self, job_id: JobId, actor: str) -> Job | None: ...
 
 
 @dataclass(frozen=True, slots=True)

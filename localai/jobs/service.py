@@ -1,4 +1,4 @@
-"""What people and other subsystems ask of jobs: show them, follow them, cancel them."""
+"""What people and other subsystems ask of jobs: show them, follow them, begin them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from localai.ids import JobId, is_uuid
 from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import Cancel
 from localai.jobs.ports import Intake, JobFilter, JobIntake, JobReads, NewJob
 from localai.jobs.requests import request
 from localai.jobs.views import JobEvent, JobView, event_view, view
@@ -37,12 +36,3 @@ class JobService:
         """Attach to the live attempt, obey the hold of a failed one, or create."""
         outcome, job = request(self._intake, self._announcer, new)
         return outcome, view(job)
-
-    def cancel(self, job_id: str, actor: str = "api") -> JobView | None:
-        """Cancel a live job; a repeat changes nothing and never extends the hold. The job as it is now."""
-        if not is_uuid(job_id):
-            return None
-        cancelled = self._intake.cancel(JobId(job_id), actor)
-        if cancelled is not None:
-            self._announcer.moved(Cancel, cancelled)
-        return self.get(job_id)

@@ -7,7 +7,7 @@ from typing import Any
 
 from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.ids import JobId, OwnerId
-from localai.jobs.attempts import CANCEL, Ending, end, insert, lock_subject
+from localai.jobs.attempts import Ending, end, insert, lock_subject
 from localai.jobs.event_rules import Adopt, Event, Fail, FinishWork, Progress, Release, Resend, Take
 from localai.jobs.guard_rules import MAX_ADOPTIONS
 from localai.jobs.job import Job, State, Windows
@@ -64,10 +64,6 @@ class PgJobStore:
             if newest is not None and newest.held:
                 return Intake.HELD, newest
             return Intake.CREATED, insert(uow, self._kinds, self._windows, new)
-
-    def cancel(self, job_id: JobId, actor: str) -> Job | None:
-        with self._unit_of_work() as uow:
-            return end(uow, self._windows, job_id, CANCEL, actor=actor)
 
     # OwnerMoves
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import Protocol
 
 from localai.bus.ports import Events, Payload
 from localai.bus.subjects import job_progress, job_result
@@ -14,14 +15,28 @@ from localai.jobs.job import Job
 from localai.jobs.ports import JobReads
 
 
+class Signal(Protocol):
+    """What a watch sleeps on: `threading.Event`, or one of a clock that is not the machine's."""
+
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    def wait(self, timeout: float) -> bool: ...
+
+
 class Watch:
     """One job. Begin to watch before doing what moves it, so that no event is missed; use it as a context manager."""
 
     def __init__(
-        self, reads: JobReads, events: Events, job_id: JobId, *, clock: Callable[[], float] = boottime
+        self,
+        reads: JobReads,
+        events: Events,
+        job_id: JobId,
+        *,
+        clock: Callable[[], float] = boottime,
+        signal: Callable[[], Signal] = threading.Event,
     ) -> None:
         self._reads, self._events, self._job_id, self._clock = reads, events, job_id, clock
-        self._moved = threading.Event()
+        self._moved = signal()
 
     def __enter__(self) -> Watch:
         subjects = (job_progress(self._job_id), job_result(self._job_id))

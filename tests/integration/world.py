@@ -150,9 +150,8 @@ class World:
         self.loads = LoadService(self.load_rows, self.load_rows, self.announcer)
         self.job_service = JobService(self.jobs, self.jobs, self.announcer)
         self.operations = OperationService(self.operation_rows, self.jobs, self.announcer)
-        self.cancels = CancelService(
-            PgCancelStore(self.unit_of_work, windows, kinds), self.jobs, self.announcer, self.bus, wait_s=0.2
-        )
+        self.cancel_rows = PgCancelStore(self.unit_of_work, windows, kinds)
+        self.cancels = CancelService(self.cancel_rows, self.jobs, self.announcer, self.bus, wait_s=0.2)
         self.load_cancels = LoadCancels(self.load_rows, self.jobs, self.cancels)
         self.cleaning = Cleaning(self.replicas, self.jobs, self.announcer)
         self.nodes = NodeService(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from localai.jobs.kinds import MODEL_LOAD, REPLICA_CLEANUP
+from localai.jobs.kinds import KINDS, MODEL_LOAD, REPLICA_CLEANUP
 from localai.jobs.ports import EventRow
 from tests.simulator.history import History, JobFacts, ProcessFacts
 
@@ -178,6 +178,38 @@ def i6_waiters_read_one_cause(history: History) -> Iterator[str]:
             yield f"a waiter of {_name(job)} read {read.cause}, its cause is {job.error_cause}"
 
 
+def what_a_cancel_is_told_is_a_fact(history: History) -> Iterator[str]:
+    """Whoever cancels a job is answered when it has ended; that it is stopped only once its end is proven."""
+    for told in history.cancels:
+        job = history.jobs[told.job_id]
+        if job.finished_at is None or job.finished_at > told.at:
+            yield f"{_name(job)} was said to be {told.state} at {_t(told.at)}, it ended at {_t(job.finished_at)}"
+        elif told.state in ("stopped", "stopping") and not job.doomed:
+            yield f"{_name(job)} was said to be {told.state} at {_t(told.at)}, it is {job.state}"
+        elif told.state == "stopped" and ((proven := _confirmed_at(history, job)) is None or proven > told.at):
+            yield f"{_name(job)} was said to be stopped at {_t(told.at)}, that was proven at {_t(proven)}"
+
+
+def a_cancel_ends_what_only_serves(history: History) -> Iterator[str]:
+    """No job that serves another kind outlives the cancel of the last live job of that kind about its subject."""
+    for job in history.jobs.values():
+        ended = job.finished_at
+        if job.state != "cancelled" or ended is None:
+            continue
+        live = [other for other in history.jobs.values() if other.subject == job.subject and _live_at(other, ended)]
+        if not any(other.kind == job.kind for other in live):
+            for other in live:
+                if KINDS[other.kind].serves == job.kind:
+                    yield f"{_name(other)} went on when {_name(job)} was cancelled at {_t(ended)}"
+
+
+def only_what_may_be_cancelled_is(history: History) -> Iterator[str]:
+    """What must be done however often it takes is never cancelled."""
+    for job in history.jobs.values():
+        if job.state == "cancelled" and KINDS[job.kind].not_cancelled:
+            yield f"{_name(job)} was cancelled: {KINDS[job.kind].not_cancelled}"
+
+
 def i9_only_verified_files_are_used(history: History) -> Iterator[str]:
     """No process starts on a file whose digest was not the promised one."""
     for process in history.processes:
@@ -304,6 +336,9 @@ RULES: tuple[Rule, ...] = (
     i5_holds_are_obeyed,
     ended_is_a_fact,
     i6_waiters_read_one_cause,
+    what_a_cancel_is_told_is_a_fact,
+    a_cancel_ends_what_only_serves,
+    only_what_may_be_cancelled_is,
     i9_only_verified_files_are_used,
     i10_one_terminal_event,
     i11_not_ready_is_dead_within_the_kill_ttl,
@@ -360,6 +395,10 @@ def _confirmed_at(history: History, job: JobFacts) -> datetime | None:
         if at_once or event.event == "stop_confirmed":
             return event.at
     return None
+
+
+def _live_at(job: JobFacts, at: datetime) -> bool:
+    return job.created_at < at and (job.finished_at is None or job.finished_at > at)
 
 
 def _index_of_end(events: list[EventRow]) -> int:

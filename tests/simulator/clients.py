@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from localai.errors import NotFound, StorageUnavailable
-from tests.simulator.history import Answered, CauseRead
+from localai.errors import JobEnded, NotCancellable, NotFound, StorageUnavailable
+from localai.jobs.ports import JobFilter
+from tests.simulator.history import Answered, CancelTold, CauseRead
 from tests.simulator.network import NoAnswer
 from tests.simulator.virtual_time import Process
 
@@ -62,10 +64,30 @@ class Client(Process):
                 return
 
     def _cancel(self, job_id: str) -> None:
-        try:
-            self._web(lambda services: services.jobs.cancel(job_id))
-        except (NoAnswer, StorageUnavailable):
-            return
+        """Somebody wants an attempt to end, and says so once or several times."""
+        draw = self.world.hub.draw
+        for pause_s in draw.choice(((0.0,), (0.0,), (0.0, 0.5), (0.0, 3.0, 20.0))):
+            self.pass_time(pause_s)
+            with suppress(NoAnswer, StorageUnavailable):
+                self._cancel_once(job_id)
+
+    def _cancel_once(self, job_id: str) -> None:
+        """By model and id, by id, or whatever live job the list shows."""
+        drawn = self.world.hub.draw.random()
+        if drawn < 0.5:
+            answer = self._web(lambda services: services.load_cancels.cancel(self.model, job_id, configured=True))
+        else:
+            wanted = job_id if drawn < 0.85 else self._any_live_job() or job_id
+            try:
+                answer = self._web(lambda services: services.cancels.cancel(wanted))
+            except (JobEnded, NotCancellable):
+                return
+        self.world.facts.cancels.append(CancelTold(answer.job_id, answer.state.value, self.world.now()))
+
+    def _any_live_job(self) -> str | None:
+        listed = self._web(lambda services: services.jobs.list(JobFilter(limit=20)))
+        live = [job.id for job in listed if job.state in ("queued", "running")]
+        return self.world.hub.draw.choice(live) if live else None
 
     def _call(self) -> None:
         """Calls to the model by a web process that routes: a connection belongs to a process instance."""

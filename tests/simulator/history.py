@@ -124,6 +124,15 @@ class CauseRead:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelTold:
+    """What somebody who cancelled a job was answered."""
+
+    job_id: str
+    state: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """A request for one model, and the model of the process that answered it."""
 
@@ -173,6 +182,7 @@ class History:
     adopted: Sequence[Adopted] = ()
     stale_writes: Sequence[StaleWrite] = ()
     causes: Sequence[CauseRead] = ()
+    cancels: Sequence[CancelTold] = ()
     answers: Sequence[Answered] = ()
     away: Sequence[Away] = ()
     #: What was still open when the run had had all the time it needs; None where nobody waited for quiet.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from localai.ids import JobId, OwnerId
-from localai.jobs.event_rules import Adopt, Cancel, Event, Fail, FinishWork, Progress, Release, Renew, Resend, Take
+from localai.jobs.event_rules import Adopt, Event, Fail, FinishWork, Progress, Release, Renew, Resend, Take
 from localai.jobs.job import LIVE, Job, State, after
 from localai.jobs.kinds import KINDS, Kinds, OnLapse
 from localai.jobs.ports import EventRow, Intake, JobFilter, NewJob, Renewal
@@ -86,9 +86,6 @@ class MemoryJobs:
         if newest is not None and newest.held:
             return Intake.HELD, newest
         return Intake.CREATED, insert(self._tables, self._kinds, new)
-
-    def cancel(self, job_id: JobId, actor: str) -> Job | None:
-        return self._tables.end(job_id, Cancel(), actor)
 
     # OwnerMoves
 

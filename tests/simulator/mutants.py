@@ -13,7 +13,9 @@ from unittest import mock
 
 from localai.errors import NotFound, StorageUnavailable
 from localai.ids import JobId, NodeId
+from localai.jobs import cancels as cancel_service
 from localai.jobs import rules as job_rules
+from localai.jobs.cancel_rules import CancelState, end_of
 from localai.jobs.effect_rules import adopt
 from localai.jobs.event_rules import (
     Adopt,
@@ -47,6 +49,7 @@ from localai.loads.ports import Quarantined
 from tests.simulator.agents import AgentLife, HttpCalls, VirtualOperations
 from tests.simulator.checker import (
     Rule,
+    a_cancel_ends_what_only_serves,
     a_finished_load_is_of_the_life_that_is_registered,
     a_finished_load_is_of_the_revision_that_holds,
     a_pending_stop_keeps_its_slot,
@@ -68,12 +71,15 @@ from tests.simulator.checker import (
     i11_not_ready_is_dead_within_the_kill_ttl,
     i11_nothing_starts_late,
     i12_answers_are_of_the_model_asked_for,
+    only_what_may_be_cancelled_is,
     quiet_is_reached,
     stops_come_from_rows,
+    what_a_cancel_is_told_is_a_fact,
     work_is_dead_before_the_hold_ends,
 )
 from tests.simulator.clients import Client
 from tests.simulator.machine import Group, Machine
+from tests.simulator.memory_cancels import MemoryCancels
 from tests.simulator.memory_jobs import insert
 from tests.simulator.memory_loads import MemoryLoads
 from tests.simulator.memory_operations import MemoryOperations
@@ -164,6 +170,20 @@ class _ImpatientLoads(MemoryLoads):
         slot = next(number for number in range(1000) if (model, number) not in self._tables.replicas)
         new = NewJob(kind=MODEL_LOAD, subject=model, revision=revision, slot=slot)
         return Intake.CREATED, insert(self._tables, self._kinds, new)
+
+
+class _EagerCancels(MemoryCancels):
+    """Ends again what was ended."""
+
+    def may_end(self, job: Job) -> bool:
+        return job.state != State.SUCCEEDED
+
+
+class _LonelyCancels(MemoryCancels):
+    """Ends the job alone."""
+
+    def servants(self, job: Job) -> list[Job]:
+        return []
 
 
 class _HastyTables(Tables):
@@ -441,6 +461,11 @@ class _RedialingClient(Client):
         return None if listener is None else str(listener.facts.model)
 
 
+def _said_too_soon(job: Job) -> CancelState | None:
+    state = end_of(job)
+    return CancelState.STOPPED if state is CancelState.STOPPING else state
+
+
 def _adopted_as_before(job: Job, event: Adopt, now: Any, windows: Windows) -> Job:
     return replace(adopt(job, event, now, windows), generation=job.generation)
 
@@ -542,7 +567,29 @@ MUTANTS: tuple[Mutant, ...] = (
         name="a repeated cancel is a new one",
         protects="I5, I10",
         seen_by=(i10_one_terminal_event, i5_holds_end_by_their_bound),
+        parts=Parts(cancels=_EagerCancels),
         patches=(_changed_move(Cancel, sources=frozenset(State) - {State.SUCCEEDED}),),
+        profile=CANCELS,
+    ),
+    Mutant(
+        name="a cancel leaves what only serves the job",
+        protects="cancels",
+        seen_by=(a_cancel_ends_what_only_serves,),
+        parts=Parts(cancels=_LonelyCancels),
+        profile=without(CANCELS, fetched=0.0),
+    ),
+    Mutant(
+        name="a cancel says stopped before the proof",
+        protects="cancels",
+        seen_by=(what_a_cancel_is_told_is_a_fact,),
+        patches=(lambda: mock.patch.object(cancel_service, "end_of", _said_too_soon),),
+        profile=CANCELS,
+    ),
+    Mutant(
+        name="any kind of job is cancelled",
+        protects="cancels",
+        seen_by=(only_what_may_be_cancelled_is,),
+        patches=(lambda: mock.patch.object(cancel_service, "why_not", lambda job: None),),
         profile=CANCELS,
     ),
     Mutant(

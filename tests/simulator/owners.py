@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from localai.errors import NodeQuiet, NoRoute, Replaced, StorageUnavailable, WorkerRefused
 from localai.ids import JobId, NodeId, OwnerId
 from localai.jobs.announce import Announcer
+from localai.jobs.cancels import CancelService
 from localai.jobs.cleanup_steps import CleanupSteps
 from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, REPLICA_CLEANUP
 from localai.jobs.leases import LeaseBook
@@ -18,7 +20,9 @@ from localai.jobs.service import JobService
 from localai.jobs.stepper import JobStepper
 from localai.jobs.stops import StopService
 from localai.jobs.sweeping import Sweep
+from localai.jobs.watches import Watch
 from localai.loads.budget_rules import Budgets
+from localai.loads.cancels import LoadCancels
 from localai.loads.install_steps import InstallSteps
 from localai.loads.load_steps import LoadSteps
 from localai.loads.ports import LoadPlan
@@ -28,16 +32,31 @@ from localai.placement.filters import Limits
 from localai.replicas.cleaning import Cleaning
 from tasks.sweep import Later
 from tests.simulator.network import NoAnswer, Rows
-from tests.simulator.virtual_time import Process
+from tests.simulator.virtual_time import Process, Signal
 
 STALE_S = 120.0
 
 
-class NoEvents:
-    """A bus that nobody listens to: every hint may be lost."""
+class Hints:
+    """`Events` over the lossy network, by exact subject."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
 
     def publish(self, subject: str, payload: Mapping[str, Any]) -> None:
-        pass
+        network, hub = self._world.network, self._world.hub
+        for handler in self._world.listening.get(subject, ()):
+            for delay_s in network.delays(network.weather.late_s / 8):
+                hub.call(partial(handler, subject, payload), delay_s)
+
+    def subscribe(self, pattern: str, handler: Callable[[str, Any], None]) -> Callable[[], None]:
+        listening = self._world.listening
+        listening[pattern] = (*listening.get(pattern, ()), handler)
+
+        def end() -> None:
+            listening[pattern] = tuple(other for other in listening[pattern] if other != handler)
+
+        return end
 
 
 class Queue:
@@ -92,12 +111,15 @@ class Services:
         def rows(store: object) -> Any:
             return Rows(store, process, world.network)
 
-        events: Any = NoEvents()
+        events: Any = Hints(world)
         announcer = Announcer(Queue(world), events)
         jobs, loads = rows(world.jobs), rows(world.load_rows)
         self.operations = OperationService(rows(world.operation_rows), jobs, announcer)
         self.loads = LoadService(loads, loads, announcer)
         self.jobs = JobService(jobs, jobs, announcer)
+        watch: Any = partial(Watch, clock=process.clock, signal=partial(Signal, process.hub))
+        cancels = CancelService(rows(world.cancel_rows), jobs, announcer, events, watch=watch)
+        self.cancels, self.load_cancels = cancels, LoadCancels(loads, jobs, cancels)
         self.nodes: NodeService[Any] = NodeService(
             rows(world.node_rows),
             events,
@@ -166,7 +188,7 @@ class ControlProcess(Process):
         def rows(store: object) -> Any:
             return Rows(store, self, world.network)
 
-        events: Any = NoEvents()
+        events: Any = Hints(world)
         self.announcer = Announcer(Queue(world), events)
         jobs, operations, loads = rows(world.jobs), rows(world.operation_rows), rows(world.load_rows)
         leases = self.leases_class(world.windows.lease_s, self.clock)

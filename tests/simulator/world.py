@@ -38,6 +38,7 @@ from tests.simulator.history import (
     Answered,
     Away,
     Bounds,
+    CancelTold,
     CauseRead,
     History,
     JobFacts,
@@ -49,6 +50,7 @@ from tests.simulator.history import (
     TakenAway,
 )
 from tests.simulator.machine import Machine
+from tests.simulator.memory_cancels import MemoryCancels
 from tests.simulator.memory_jobs import MemoryJobs
 from tests.simulator.memory_loads import MemoryLoads
 from tests.simulator.memory_nodes import MemoryNodes, MemoryReplicas
@@ -82,6 +84,7 @@ class Facts(Seen):
     #: When the agent of each load last spoke of it.
     heard_at: dict[str, datetime] = field(default_factory=dict)
     causes: list[CauseRead] = field(default_factory=list)
+    cancels: list[CancelTold] = field(default_factory=list)
     answers: list[Answered] = field(default_factory=list)
     away: list[Away] = field(default_factory=list)
     moves: int = 0
@@ -121,6 +124,7 @@ class Parts:
     machine: type[Machine] = Machine
     client: type[Client] = Client
     jobs: type[MemoryJobs] = MemoryJobs
+    cancels: type[MemoryCancels] = MemoryCancels
     sweeps: type[MemorySweeps] = MemorySweeps
     operations: type[MemoryOperations] = MemoryOperations
     loads: type[MemoryLoads] = MemoryLoads
@@ -142,6 +146,7 @@ class World:
         self.facts = Facts(self.now)
         self.tables = parts.tables(self.windows, clock=self.now, new_id=self.new_id, seen=self.facts)
         self.jobs, self.sweeps = parts.jobs(self.tables), parts.sweeps(self.tables)
+        self.cancel_rows = parts.cancels(self.tables)
         self.operation_rows, self.load_rows = parts.operations(self.tables), parts.loads(self.tables)
         self.node_rows = MemoryNodes(self.tables, self.operation_rows.new_incarnation)
         self.replica_rows = MemoryReplicas(self.tables)
@@ -160,6 +165,8 @@ class World:
             parts.machine(hub=hub, name=f"node-{number}", now=self.now) for number in range(draw.choice(profile.nodes))
         ]
         self.agents: dict[str, AgentLife] = {}
+        #: Who waits for events of which subject.
+        self.listening: dict[str, tuple[Callable[[str, Any], None], ...]] = {}
         self._waiting_orders: dict[str, list[tuple[JobId, int]]] = {}
         self._owners = 0
         self._dead_since: dict[str, float] = {}
@@ -439,6 +446,7 @@ class World:
             adopted=self.facts.adopted,
             stale_writes=self.facts.stale_writes,
             causes=self.facts.causes,
+            cancels=self.facts.cancels,
             answers=self.facts.answers,
             away=self.facts.away,
             not_quiet=left,

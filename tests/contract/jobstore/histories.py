@@ -206,7 +206,12 @@ class History:
         )
 
     def cancel(self) -> None:
-        self._on_job(lambda stores, job, _: stores.jobs.cancel(job.id, "somebody"), likely=_claimed)
+        self._on_job(lambda stores, job, _: stores.cancels.cancel(job.id, "somebody"), likely=_claimed)
+
+    def cancel_while_installed(self) -> None:
+        """A load that waits for its bytes: what only serves it ends too."""
+        self.request_work()
+        self._on_job(lambda stores, job, _: stores.cancels.cancel(job.id, "somebody"), MODEL_LOAD, likely=_waits)
 
     def revise(self) -> None:
         model, revision = self.draw.choice(MODELS), self.draw.choice(REVISIONS)
@@ -512,6 +517,7 @@ def _named(history: History) -> list[Callable[[], None]]:
     """The moves that are neither frequent nor rare."""
     return [
         history.request_work,
+        history.cancel_while_installed,
         history.request_cleanup,
         history.renew,
         history.release,
@@ -528,6 +534,10 @@ def _named(history: History) -> list[Callable[[], None]]:
 
 def _claimed(job: Job) -> bool:
     return job.live and job.node_incarnation is not None
+
+
+def _waits(job: Job) -> bool:
+    return job.live and job.op_generation is None
 
 
 def _as(job: Job, generation: int) -> Job:

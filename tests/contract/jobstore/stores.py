@@ -11,6 +11,8 @@ from sqlalchemy import Engine
 
 from localai.db.unit_of_work import UnitOfWork
 from localai.ids import JobId, NodeId, new_id
+from localai.jobs.cancel_store import PgCancelStore
+from localai.jobs.cancels import CancelMoves
 from localai.jobs.job import Job, Windows
 from localai.jobs.operation_store import PgOperationStore
 from localai.jobs.ports import EventRow, JobIntake, JobReads, OperationMoves, OwnerMoves, SweepMoves
@@ -22,6 +24,7 @@ from localai.loads.store import PgLoadStore
 from localai.nodes.rules import Figures, Registration
 from localai.nodes.store import PgNodeStore
 from localai.replicas.store import PgReplicaStore
+from tests.simulator.memory_cancels import MemoryCancels
 from tests.simulator.memory_jobs import MemoryJobs
 from tests.simulator.memory_loads import MemoryLoads
 from tests.simulator.memory_nodes import MemoryNodes, MemoryReplicas
@@ -50,6 +53,7 @@ class Stores:
 
     name: str
     jobs: Jobs
+    cancels: CancelMoves
     loads: Loads
     sweeps: SweepMoves
     operations: OperationMoves
@@ -96,6 +100,7 @@ class MemoryStores(Stores):
     def __init__(self, windows: Windows = WINDOWS) -> None:
         self.tables = tables = Tables(windows, clock=self.now, new_id=new_id)
         self.jobs, self.sweeps, self.operations = MemoryJobs(tables), MemorySweeps(tables), MemoryOperations(tables)
+        self.cancels = MemoryCancels(tables)
         self.loads, self.replicas = MemoryLoads(tables, quarantine_after=QUARANTINE_AFTER), MemoryReplicas(tables)
         self.nodes = MemoryNodes(tables, self.operations.new_incarnation)
 
@@ -142,6 +147,7 @@ class PostgresStores(Stores):
         self._units = units
         operations = PgOperationStore(units, snapshots, windows)
         self.jobs, self.sweeps, self.operations = PgJobStore(units, windows), PgSweepStore(units, windows), operations
+        self.cancels = PgCancelStore(units, windows)
         self.loads, self.replicas = (
             PgLoadStore(units, windows, quarantine_after=QUARANTINE_AFTER),
             PgReplicaStore(units),

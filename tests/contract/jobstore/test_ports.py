@@ -10,7 +10,7 @@ from localai.errors import NotTheNextLife
 from localai.ids import JobId, NodeId, OwnerId, ProcessInstance, new_id
 from localai.jobs.event_rules import Fail
 from localai.jobs.job import Job, State, StopState
-from localai.jobs.kinds import MODEL_INSTALL, REPLICA_CLEANUP
+from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, REPLICA_CLEANUP
 from localai.jobs.operation_rules import Answer, OperationReport, OpState, Phase, ProcessReport, Report
 from localai.jobs.ports import Intake, NewJob
 from localai.jobs.report_rules import answer
@@ -89,7 +89,7 @@ def test_one_of_many_takers_wins(stores: Stores) -> None:
 def test_a_second_request_attaches_and_a_held_one_waits(stores: Stores) -> None:
     job = _taken(stores)
     assert stores.loads.request("m", "r1")[0] is Intake.LIVE
-    assert stores.jobs.cancel(job.id, "api") is not None
+    assert [ended.id for ended in stores.cancels.cancel(job.id, "api")] == [job.id]
     assert stores.loads.request("m", "r1")[0] is Intake.HELD
     stores.let_pass(WINDOWS.report_s + 1)
     outcome, again = stores.loads.request("m", "r1")
@@ -258,13 +258,41 @@ def test_a_slot_whose_stop_is_pending_stays_taken_after_the_hold(stores: Stores)
 def test_proof_of_the_end_shortens_the_hold_and_frees_the_slot(stores: Stores) -> None:
     node, incarnation = stores.register("n")
     job = _claimed(stores, node, incarnation)
-    stores.jobs.cancel(job.id, "api")
+    stores.cancels.cancel(job.id, "api")
     assert stores.operations.confirm_stop(job.id, job.op_generation or 0, incarnation - 1, "node:x") is None
     confirmed = stores.operations.confirm_stop(job.id, job.op_generation or 0, incarnation, "node:x")
     assert confirmed is not None and confirmed.hold_until is not None and confirmed.finished_at is not None
     assert (confirmed.hold_until - confirmed.finished_at).total_seconds() < WINDOWS.report_s + 5
     assert stores.replica_rows() == []
-    assert stores.jobs.cancel(job.id, "api") is None, "a repeat touches nothing"
+    assert stores.cancels.cancel(job.id, "api") == [], "a repeat touches nothing"
+
+
+def test_a_cancel_ends_first_what_only_serves_the_job(stores: Stores) -> None:
+    _, load = stores.loads.request("m", "r1")
+    _, install = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m", parent_id=load.id))
+    _, other = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="other"))
+    ended = stores.cancels.cancel(load.id, "api")
+    assert [(job.id, job.state, job.error_cause) for job in ended] == [
+        (install.id, State.CANCELLED, "cancelled"),
+        (load.id, State.CANCELLED, "cancelled"),
+    ]
+    assert stores.job(other.id).live
+    assert stores.cancels.cancel(load.id, "api") == []
+
+
+def test_a_cancel_leaves_what_serves_another_live_job_too(stores: Stores) -> None:
+    loads = [stores.jobs.request(NewJob(kind=MODEL_LOAD, subject="m", slot=slot))[1] for slot in range(2)]
+    _, install = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m"))
+    assert [job.id for job in stores.cancels.cancel(loads[0].id, "api")] == [loads[0].id]
+    assert stores.job(install.id).live
+    assert [job.id for job in stores.cancels.cancel(loads[1].id, "api")] == [install.id, loads[1].id]
+
+
+def test_a_cancel_of_what_serves_ends_it_alone(stores: Stores) -> None:
+    _, load = stores.loads.request("m", "r1")
+    _, install = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m"))
+    assert [job.id for job in stores.cancels.cancel(install.id, "api")] == [install.id]
+    assert stores.job(load.id).live
 
 
 def test_a_report_of_the_claiming_life_moves_the_row_and_a_late_one_does_not(stores: Stores) -> None:
@@ -314,7 +342,7 @@ def test_a_load_of_another_revision_or_life_is_not_finished(stores: Stores) -> N
 def test_a_new_life_proves_what_older_ones_ran(stores: Stores) -> None:
     node, incarnation = stores.register("n")
     running, doomed = _claimed(stores, node, incarnation, "m"), _claimed(stores, node, incarnation, "other")
-    stores.jobs.cancel(doomed.id, "api")
+    stores.cancels.cancel(doomed.id, "api")
     stores.register("n")
     assert stores.job(running.id).error_cause == "worker_restarted"
     assert stores.job(doomed.id).stop_state == StopState.CONFIRMED
@@ -338,7 +366,7 @@ def test_a_registration_that_is_carried_out_late_begins_no_life(stores: Stores) 
 def test_a_process_nobody_owns_is_named_and_its_cleanup_ends_with_it(stores: Stores) -> None:
     node, incarnation = stores.register("n")
     job = _claimed(stores, node, incarnation)
-    stores.jobs.cancel(job.id, "api")
+    stores.cancels.cancel(job.id, "api")
     stores.operations.confirm_stop(job.id, job.op_generation or 0, incarnation, "node:x")
     (orphan,) = stores.operations.report(node, _report(incarnation, 1, job, OpState.READY)).findings.orphans
     new = NewJob(kind=REPLICA_CLEANUP, subject=orphan.process_instance, node_id=node)
@@ -353,8 +381,8 @@ def test_what_was_sent_to_a_legacy_node_may_run_and_holds_for_its_long_window_an
     node, _ = stores.register("n", legacy=True)
     job = _placed(stores, node)
     assert job.legacy
-    cancelled = stores.jobs.cancel(job.id, "api")
-    assert cancelled is not None and cancelled.stop_state == StopState.PENDING, "sent counts as started"
+    (cancelled,) = stores.cancels.cancel(job.id, "api")
+    assert cancelled.stop_state == StopState.PENDING, "sent counts as started"
     assert cancelled.hold_until is not None and cancelled.finished_at is not None
     held_s = (cancelled.hold_until - cancelled.finished_at).total_seconds()
     assert abs(held_s - WINDOWS.legacy_s) < 1
@@ -376,8 +404,8 @@ def test_an_agent_that_claims_is_no_legacy_one_whatever_its_registration_said(st
     node, incarnation = stores.register("n", legacy=True)
     job = _claimed(stores, node, incarnation)
     assert not job.legacy
-    cancelled = stores.jobs.cancel(job.id, "api")
-    assert cancelled is not None and cancelled.hold_until is not None and cancelled.finished_at is not None
+    (cancelled,) = stores.cancels.cancel(job.id, "api")
+    assert cancelled.hold_until is not None and cancelled.finished_at is not None
     assert (cancelled.hold_until - cancelled.finished_at).total_seconds() < WINDOWS.stop_s + 1
     assert [job.id for job in stores.sweeps.due_stops(100)] == [job.id]
     stores.let_pass(WINDOWS.legacy_s + 1)
@@ -387,7 +415,7 @@ def test_an_agent_that_claims_is_no_legacy_one_whatever_its_registration_said(st
 def test_a_legacy_node_that_became_a_newer_one_confirms_by_its_registration(stores: Stores) -> None:
     node, _ = stores.register("n", legacy=True)
     job = _placed(stores, node)
-    stores.jobs.cancel(job.id, "api")
+    stores.cancels.cancel(job.id, "api")
     stores.register("n")
     assert stores.job(job.id).stop_state == StopState.CONFIRMED
 
@@ -404,7 +432,7 @@ def test_a_load_on_a_legacy_node_is_not_adopted(stores: Stores) -> None:
 def test_what_does_not_exist_moves_nothing(stores: Stores) -> None:
     job_id, node = JobId(new_id()), NodeId(new_id())
     assert stores.jobs.get(job_id) is None
-    assert stores.jobs.cancel(job_id, "api") is None
+    assert stores.cancels.cancel(job_id, "api") == []
     assert stores.jobs.take(job_id, 1, ME) is None
     assert not stores.operations.claim(node, 1, job_id, 1, None).granted
     assert not stores.operations.report(node, _report(1, 1)).node_known

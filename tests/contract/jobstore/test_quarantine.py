@@ -108,7 +108,7 @@ def test_what_befell_an_attempt_from_outside_neither_counts_nor_breaks_the_row(s
 def test_a_cancel_is_no_failure(stores: Stores) -> None:
     stores.register("n1")
     for _ in range(QUARANTINE_AFTER):
-        stores.jobs.cancel(placed(stores).id, "request")
+        stores.cancels.cancel(placed(stores).id, "request")
         stores.let_pass(16)
     assert stores.streaks() == []
 
@@ -132,7 +132,7 @@ def test_another_node_gets_the_load_until_it_has_failed_there_as_often(stores: S
     stores.loads.place(taken, ME, look, Reservation(backend="fault", reserved_bytes=1, order={}))
     held = {offer.name: offer.quarantine.failures if offer.quarantine else 0 for offer in offers}
     assert held == {"n1": QUARANTINE_AFTER, "n2": 0}
-    stores.jobs.cancel(again.id, "request")
+    stores.cancels.cancel(again.id, "request")
     stores.let_pass(16)
     fails(stores, QUARANTINE_AFTER - 1, on=second)
     refused = stores.loads.request("m", "r1")

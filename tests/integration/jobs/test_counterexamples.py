@@ -90,7 +90,7 @@ def test_c2_a_report_made_before_the_claim_does_not_prove_that_the_operation_is_
     job = placed_load(world, control, "c2")
     early = agent.build()
     agent.claim(job)
-    world.job_service.cancel(job.id)
+    world.cancels.cancel(job.id)
     assert world.job(job.id).stop_state == StopState.PENDING
     agent.send(early)
     assert world.job(job.id).stop_state == StopState.PENDING, "the operation was entered after that report was made"
@@ -163,7 +163,7 @@ def test_c7_a_ready_process_of_a_dead_attempt_is_stopped_by_the_answer_and_the_s
     job = placed_load(world, control, "c7")
     agent.claim(job)
     agent.become_ready(job)
-    world.job_service.cancel(job.id)
+    world.cancels.cancel(job.id)
     world.end_hold(job.id)
     world.sql("UPDATE jobs SET stop_next_at = clock_timestamp() WHERE id = %(id)s", id=job.id)
     requests: list[dict[str, object]] = []
@@ -361,7 +361,7 @@ def test_i10_a_cancel_and_a_finish_at_once_leave_one_terminal_event(
         agent.claim(job)
         instance, _ = agent.become_ready(job)
         finishing, _ = in_thread(lambda job=job: control.step(job.id))  # type: ignore[misc]
-        cancelling, _ = in_thread(lambda job=job: world.job_service.cancel(job.id))  # type: ignore[misc]
+        cancelling, _ = in_thread(lambda job=job: world.cancels.end(job.id, "api"))  # type: ignore[misc]
         finishing.join(30)
         cancelling.join(30)
         names = world.events(job.id)

@@ -53,7 +53,7 @@ def test_tq_01_the_attempt_stands_in_the_row_before_its_work_begins_and_attempts
 
 def test_tq_04_a_job_that_was_cancelled_is_not_begun_by_a_message_that_comes_later(world: World, agent: Agent) -> None:
     ticket = world.loads.request("tq-04-queued", "r1")
-    world.job_service.cancel(ticket.job_id)
+    world.cancels.cancel(ticket.job_id)
     sent = len(world.wakeups.orders)
     row = Control(world).step(ticket.job_id)
     assert (row.state, row.attempts, row.owner) == (State.CANCELLED, 0, None)
@@ -63,7 +63,7 @@ def test_tq_04_a_job_that_was_cancelled_is_not_begun_by_a_message_that_comes_lat
 def test_tq_04_a_cancel_is_no_error_that_is_tried_again(world: World, agent: Agent) -> None:
     control = Control(world)
     job = placed_load(world, control, "tq-04-running")
-    world.job_service.cancel(job.id)
+    world.cancels.cancel(job.id)
     with pytest.raises(WorkerMustDrop):  # the second delivery of the order
         agent.claim(job)
     sent = len(world.wakeups.orders)

@@ -8,6 +8,7 @@ import pytest
 
 from localai.errors import NotFound, Replaced
 from localai.ids import NodeId, new_id
+from localai.jobs.cancel_rules import CancelState
 from localai.jobs.job import State, StopState
 from localai.jobs.operation_rules import Answer, OperationError, OpState, Phase, Report
 from tests.integration.world import Agent, Control, World, placed_load, serving_load
@@ -153,9 +154,9 @@ def test_an_ended_report_of_a_cancelled_load_confirms_the_stop_and_shortens_the_
 ) -> None:
     job = placed_load(world, control, "cancelled")
     agent.claim(job)
-    world.job_service.cancel(job.id)
+    world.cancels.cancel(job.id)
     long_hold = world.job(job.id).hold_until
-    world.job_service.cancel(job.id)
+    world.cancels.cancel(job.id)
     assert world.job(job.id).hold_until == long_hold, "a repeat never extends the hold"
     assert world.replica("cancelled") is not None, "slot and memory stay taken"
     agent.end(job, OperationError(cause="cancelled", message="stopped by request"))
@@ -171,7 +172,7 @@ def test_a_listed_process_keeps_a_stop_pending(world: World, control: Control, a
     agent.claim(job)
     instance = agent.start(job)
     agent.report()
-    world.job_service.cancel(job.id)
+    world.cancels.cancel(job.id)
     agent.forget(job)
     answer = agent.report()
     assert answer.stop_processes == (instance,)
@@ -183,7 +184,8 @@ def test_a_listed_process_keeps_a_stop_pending(world: World, control: Control, a
 
 def test_a_cancel_before_placement_is_confirmed_at_once(world: World) -> None:
     ticket = world.loads.request("not-placed", "r1")
-    cancelled = world.job_service.cancel(ticket.job_id)
-    assert cancelled is not None
-    assert (cancelled.state, cancelled.stop_state) == ("cancelled", "confirmed")
-    assert (cancelled.hold_in_s or 0) <= world.windows.report_s
+    assert world.cancels.cancel(ticket.job_id).state is CancelState.STOPPED
+    row = world.job(ticket.job_id)
+    assert (row.state, row.stop_state) == (State.CANCELLED, StopState.CONFIRMED)
+    assert row.hold_until is not None
+    assert (row.hold_until - row.read_at).total_seconds() <= world.windows.report_s

@@ -170,7 +170,7 @@ class Machine:
         return self._end(ending)
 
     def _Cancel(self, event: Cancel, job: Job) -> Any:
-        return self.world.jobs.cancel(self.id, "test")
+        return next(iter(self.world.cancel_rows.cancel(self.id, "test")), None)
 
     def _NewIncarnation(self, event: NewIncarnation, job: Job) -> Any:
         ending = Ending(

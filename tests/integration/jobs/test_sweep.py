@@ -50,7 +50,7 @@ def test_a_window_that_lapsed_doubles_and_only_one_sweep_gets_the_job(world: Wor
     taken = [[job.id for job in world.sweeps.due_queued(100)] for _ in range(2)]
     assert [ticket.job_id in ids for ids in taken] == [True, False]
     assert world.job(ticket.job_id).dispatch_window_s == world.windows.dispatch_s * 2
-    world.job_service.cancel(ticket.job_id)
+    world.cancels.cancel(ticket.job_id)
 
 
 def test_an_order_nobody_claimed_is_sent_again_with_a_doubled_window_up_to_the_cap(world: World, agent: Agent) -> None:
@@ -264,7 +264,7 @@ def test_pending_stops_are_sent_with_back_off_until_they_are_proven(world: World
     job = placed_load(world, control, "stop-me")
     agent.claim(job)
     instance, _ = agent.become_ready(job)
-    world.job_service.cancel(job.id)
+    world.cancels.cancel(job.id)
     control.sweep.run_once()  # nobody listens on the node link
     first = world.job(job.id)
     assert first.stop_attempts == 1
@@ -295,7 +295,7 @@ def test_an_answer_of_an_older_incarnation_proves_nothing(world: World, agent: A
     control = Control(world)
     job = placed_load(world, control, "old-answer")
     agent.claim(job)
-    world.job_service.cancel(job.id)
+    world.cancels.cancel(job.id)
     assert world.operation_rows.confirm_stop(job.id, job.op_generation or 0, agent.incarnation - 1, "test") is None
     assert world.operation_rows.confirm_stop(job.id, (job.op_generation or 0) + 1, agent.incarnation, "test") is None
     assert world.operation_rows.confirm_stop(job.id, job.op_generation or 0, agent.incarnation, "test") is not None

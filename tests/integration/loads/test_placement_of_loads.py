@@ -302,7 +302,7 @@ def test_an_install_whose_job_was_cancelled_stops_its_own_work_and_writes_nothin
         (install,) = world.job_service.children(load.id)
         control.step(install.id)
         assert fetching.started.wait(60)
-        world.job_service.cancel(install.id)
+        world.cancels.cancel(install.id)
         control.owner.renew()
         fetching.go_on.set()
     assert fetching.cancelled_seen

@@ -62,7 +62,7 @@ def test_a_registration_ends_what_older_lives_ran_in_one_transaction(world: Worl
     agent.claim(running)
     stopping = placed_load(world, control, "older-stopping")
     agent.claim(stopping)
-    world.job_service.cancel(stopping.id)
+    world.cancels.cancel(stopping.id)
     unclaimed = placed_load(world, control, "older-unclaimed")
     before = world.replicas.routing_version()
     again = Agent(world, agent.name)

@@ -157,7 +157,7 @@ def test_a_load_shows_while_it_lives_and_a_stop_until_it_is_confirmed(
         eventually(lambda: at(scrape(pair), "localai_waiters", model="cold") == 1, "one request waits for the model")
     finally:
         connection.close()
-    assert bench.rows.jobs.cancel(JobId(job_id), "test") is not None
+    assert bench.rows.cancels.cancel(JobId(job_id), "test")
     assert at(read(gauges), "localai_unconfirmed_stops", node=loaded.name) == 1
     loaded.report()
     eventually(lambda: at(read(gauges), "localai_unconfirmed_stops", node=loaded.name) == 0, "the stop is confirmed")
