@@ -192,6 +192,7 @@ class Ownership:
     stops: StopService
     #: Has the processes stopped whose replicas serve no more and that nobody has a request with.
     clean: Callable[[], None]
+    installs: InstallSteps
 
 
 def make_ownership(
@@ -210,6 +211,7 @@ def make_ownership(
     stops = StopService(bus, rows.operations, announcer, timeout_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S)
     plans = ConfigPlans(make_configs(settings), make_digests(settings), enable_fault=settings.enable_fault_backend)
     cleaning = Cleaning(rows.replicas, rows.jobs, announcer)
+    fetching = InstallSteps(owner, rows.jobs, plans, announcer, pool=installs, budgets=Budgets.of(settings))
     steps: dict[str, KindSteps] = {
         MODEL_LOAD: LoadSteps(
             owner,
@@ -224,7 +226,7 @@ def make_ownership(
         ),
         MODEL_UNLOAD: UnloadSteps(owner, rows.unloads, announcer),
         NODE_DRAIN: DrainSteps(owner, rows.node_drains, rows.unloads, announcer, bus),
-        MODEL_INSTALL: InstallSteps(owner, rows.jobs, plans, announcer, pool=installs, budgets=Budgets.of(settings)),
+        MODEL_INSTALL: fetching,
         REPLICA_CLEANUP: CleanupSteps(owner, rows.operations, stops, announcer, windows, elsewhere=elsewhere),
     }
 
@@ -232,5 +234,9 @@ def make_ownership(
         elsewhere(lambda: stops.stop_operation(job))
 
     return Ownership(
-        owner=owner, stepper=JobStepper(rows.jobs, owner, steps, stop=stop), stops=stops, clean=cleaning.run
+        owner=owner,
+        stepper=JobStepper(rows.jobs, owner, steps, stop=stop),
+        stops=stops,
+        clean=cleaning.run,
+        installs=fetching,
     )

@@ -146,6 +146,8 @@ class Control:
             self._worker.stop(SHUTDOWN_S)
         for pool in (self._steps, self._stops, self._installs):
             pool.shutdown(wait=False, cancel_futures=True)
+        if not self._ownership.installs.end(SHUTDOWN_S):
+            log.warning("a fetch of model files does not end; another owner may begin the same one meanwhile")
         self._keeper.stop()
         self._release()
         self._counts.stop()

@@ -48,9 +48,10 @@ class InstallSteps:
     ) -> None:
         self._owner, self._reads, self._models, self._announcer = owner, reads, models, announcer
         self._pool, self._budgets, self._clock = pool, budgets or Budgets(), clock
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         #: Work that was handed to the pool, and when a thread began it; None while it waits for one.
         self._running: dict[Key, float | None] = {}
+        self._ending = threading.Event()
 
     def due(self, job: Job) -> bool:
         with self._lock:
@@ -69,8 +70,18 @@ class InstallSteps:
         try:
             self._pool.submit(self._work, job)
         except RuntimeError:
-            # The process is shutting down; another owner takes the job when the lease has lapsed.
+            # The process is shutting down; another owner takes the job when the lease is given back or has lapsed.
             self._done(job)
+
+    def end(self, timeout_s: float) -> bool:
+        """At the end of this process: begin no work, stop what is under way, and say whether it ended within the limit.
+
+        To be called before the leases are given back, so that no other owner fetches the same bytes meanwhile. Where a
+        thread does not end, two may fetch them: each puts its file together in a folder of its own and renames it.
+        """
+        self._ending.set()
+        with self._lock:
+            return self._lock.wait_for(lambda: all(begun_at is None for begun_at in self._running.values()), timeout_s)
 
     def _overdue(self, job: Job) -> Bound | None:
         limit = install_bound(job, self._budgets)
@@ -95,6 +106,8 @@ class InstallSteps:
 
     def _work(self, job: Job) -> None:
         with self._lock:
+            if self._ending.is_set():
+                return
             self._running[_key(job)] = self._clock()
         with logs.bound(job_id=job.id, generation=job.generation, model=job.subject):
             try:
@@ -107,7 +120,7 @@ class InstallSteps:
                 self._done(job)
 
     def _install(self, job: Job) -> None:
-        telling = _Telling(self._owner, job, self._clock)
+        telling = _Telling(self._owner, job, self._clock, self._ending)
         try:
             self._models.install(job.subject, telling.progress, telling.lost)
         except (Replaced, StorageUnavailable):
@@ -133,6 +146,7 @@ class InstallSteps:
     def _done(self, job: Job) -> None:
         with self._lock:
             self._running.pop(_key(job), None)
+            self._lock.notify_all()
 
 
 def _key(job: Job) -> Key:
@@ -142,14 +156,14 @@ def _key(job: Job) -> Key:
 class _Telling:
     """What a running install tells its row, and how it learns that it is not wanted any more."""
 
-    def __init__(self, owner: Owner, job: Job, clock: Callable[[], float]) -> None:
-        self._owner, self._job, self._clock = owner, job, clock
+    def __init__(self, owner: Owner, job: Job, clock: Callable[[], float], ending: threading.Event) -> None:
+        self._owner, self._job, self._clock, self._ending = owner, job, clock, ending
         self._told_at = clock() - PROGRESS_INTERVAL_S
         self._lost = False
 
     def lost(self) -> bool:
-        """The job was cancelled, or its lease is over: stop, and write nothing."""
-        return self._lost or not self._owner.leases.valid(self._job.id, self._job.generation)
+        """The job was cancelled, its lease is over, or this process ends: stop, and write nothing."""
+        return self._lost or self._ending.is_set() or not self._owner.leases.valid(self._job.id, self._job.generation)
 
     def progress(self, step: InstallProgress) -> None:
         now = self._clock()

@@ -203,6 +203,12 @@ def _with_installs(
     return Control(world, more={MODEL_INSTALL: steps})
 
 
+def _install_steps(control: Control) -> InstallSteps:
+    steps = control.stepper._steps[MODEL_INSTALL]
+    assert isinstance(steps, InstallSteps)
+    return steps
+
+
 def _installing(world: World, control: Control, model: str) -> tuple[LoadTicket, Job]:
     """A load and the job that fetches its files, begun or waiting for a thread."""
     world.plans.plans[model] = _unfetched(model)
@@ -308,6 +314,29 @@ def test_an_install_whose_job_was_cancelled_stops_its_own_work_and_writes_nothin
     assert fetching.cancelled_seen
     assert world.job(install.id).state == State.CANCELLED
     assert world.events(install.id).count("cancelled") == 1
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_process_that_ends_begins_no_fetch_and_waits_for_the_one_under_way(world: World) -> None:
+    fetching = Fetching(world, "ends")
+    with ThreadPoolExecutor(1) as pool:
+        control = _with_installs(world, fetching, pool)
+        _, install = _installing(world, control, "ends")
+        assert fetching.started.wait(60)
+        _, waiting = _installing(world, control, "never-begun")
+        steps = _install_steps(control)
+        assert not steps.end(0.0), "its thread goes on"
+        fetching.started.clear()
+        fetching.go_on.set()
+        assert steps.end(60)
+    assert fetching.cancelled_seen and not fetching.started.is_set()
+    for job in (install, waiting):
+        assert world.events(job.id)[-1] == "taken", "nothing of the end is written"
+        assert control.owner.holds(world.job(job.id)), "it is ours until it is given back"
+    control.owner.release()
+    other = Control(world)
+    other.sweep.run_once()
+    assert {world.job(job.id).state for job in (install, waiting)} == {State.QUEUED}
 
 
 @pytest.mark.usefixtures("nodes")

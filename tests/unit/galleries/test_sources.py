@@ -91,6 +91,24 @@ def test_a_cancel_keeps_nothing(models: Path) -> None:
     assert leftovers(models) == []
 
 
+@pytest.mark.parametrize("first_ends", ["whole", "cancelled"])
+def test_two_fetches_of_one_file_at_once_touch_nothing_of_each_other(models: Path, first_ends: str) -> None:
+    destination, asked = models / "sub" / "copy.bin", []
+
+    def meanwhile() -> bool:
+        if not asked:
+            asked.append(True)
+            assert fetch_origin(models).read_bytes() == CONTENT, "the second one, while the first one is under way"
+        return first_ends == "cancelled"
+
+    if first_ends == "whole":
+        fetch_origin(models, cancelled=meanwhile)
+    else:
+        assert failure(models, cancelled=meanwhile).cause == Cause.CANCELLED
+    assert asked and destination.read_bytes() == CONTENT
+    assert leftovers(models) == []
+
+
 @pytest.mark.parametrize("uri", ["ftp://host/file", "wheel://nothing", "https://host/a.gguf"])
 def test_an_address_of_an_unknown_kind_is_refused_with_the_known_ones(models: Path, uri: str) -> None:
     with pytest.raises(OperationFailed, match="known are wheel://") as caught:
