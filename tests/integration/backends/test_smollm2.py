@@ -79,6 +79,20 @@ def test_the_capital_of_france_is_paris_streamed_or_not(stub: BackendStub, confi
     assert parts[-1].tokens == reply.tokens
 
 
+def test_the_answer_is_the_same_after_four_prompts_that_shared_their_batches(
+    stub: BackendStub, config: ModelConfig
+) -> None:
+    """Numbers depend on the shape of a batch, and all prompts share a cached prefix: a close call would flip."""
+    numbers = " ".join(f"number {number}" for number in range(30))
+    calls = [
+        stub.PredictStream(question(config, f"{slot} {numbers}", Tokens=1), timeout=ANSWER_LIMIT_S) for slot in range(4)
+    ]
+    for call in calls:
+        assert list(call)
+    reply = stub.Predict(question(config, "What is the capital of France?", Tokens=40), timeout=ANSWER_LIMIT_S)
+    assert reply.message == b"The capital of France is Paris."
+
+
 def test_a_cancel_during_a_long_prompt_or_answer_frees_the_slots_soon(stub: BackendStub, config: ModelConfig) -> None:
     """All four slots take a long prompt; after their cancel a short question finds a free one."""
     long = " ".join(f"number {number}" for number in range(400))

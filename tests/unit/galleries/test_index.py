@@ -38,7 +38,7 @@ def test_smollm2_speaks_with_a_system_prompt_and_temperature_zero(models: Path) 
     configs.refresh()
     config = configs.get("smollm2-135m")
     assert config is not None
-    assert config.system_prompt == "You are a helpful assistant."
+    assert config.system_prompt == "You are a helpful assistant. Use plain English."
     assert config.parameters.temperature == 0
     assert config.template.use_tokenizer_template
 
