@@ -188,19 +188,20 @@ def adopt(job: Job, event: Adopt, now: datetime, windows: Windows) -> Job:
         generation=event.new_generation,
         owner=event.owner,
         lease_expires_at=after(now, windows.lease_s),
-        adoptions=job.adoptions + 1,
+        adoptions=job.adoptions + (not job.given_back),
+        given_back=False,
     )
 
 
 def release(job: Job, event: Release, now: datetime, windows: Windows) -> Job:
-    return replace(job, lease_expires_at=now)
+    return replace(job, lease_expires_at=now, given_back=True)
 
 
 def lapse_cause(job: Job) -> tuple[str, str]:
     """Cause and text of a job whose owner is lost. What the agent said last is truer than the loss."""
     if job.op_state == OpState.ENDED and job.op_error:
         return str(job.op_error.get("cause") or Cause.INTERNAL), str(job.op_error.get("message") or "")
-    if job.adoptions >= MAX_ADOPTIONS:
+    if job.adoptions >= MAX_ADOPTIONS and not job.given_back:
         again = f"; {job.adoptions} owners before it were lost too, and a load that loses so many is not adopted again"
         return Cause.OWNER_LOST, OWNER_LOST + again
     return Cause.OWNER_LOST, OWNER_LOST
@@ -218,6 +219,8 @@ def requeue(job: Job, event: Requeue, now: datetime, windows: Windows) -> Job:
         generation=event.new_generation,
         owner=None,
         lease_expires_at=None,
+        attempts=job.attempts - job.given_back,
+        given_back=False,
         dispatch_window_s=windows.dispatch_s,
         dispatch_expires_at=after(now, windows.dispatch_s),
     )

@@ -33,8 +33,8 @@ def lease_lapsed(job: Job, event: Any, now: datetime) -> bool:
 
 
 def adoptions_left(job: Job, event: Any, now: datetime) -> bool:
-    """it was adopted fewer than three times"""
-    return job.adoptions < MAX_ADOPTIONS
+    """it was adopted fewer than three times, or its owner gave it back"""
+    return job.given_back or job.adoptions < MAX_ADOPTIONS
 
 
 def heard_of(job: Job, event: Any, now: datetime) -> bool:

@@ -54,8 +54,11 @@ class Job:
     revision: str | None = None
     owner: OwnerId | None = None
     lease_expires_at: datetime | None = None
+    #: Owners that took it, and owners that went on with it after one was lost. Where the one before had given it back,
+    #: neither counts: a bound on lost owners is there against work that kills them.
     attempts: int = 0
     adoptions: int = 0
+    given_back: bool = False
     dispatch_window_s: float | None = None
     dispatch_expires_at: datetime | None = None
 

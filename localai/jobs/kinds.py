@@ -36,6 +36,10 @@ class Kind:
     #: Why a person may not cancel it, and what to do instead; empty where a cancel ends it.
     not_cancelled: str = ""
 
+    def spent(self, attempts: int, *, given_back: bool) -> bool:
+        """Whether the loss of its owner was the last one. An owner that gave the work back was not lost."""
+        return not given_back and self.max_attempts is not None and attempts >= self.max_attempts
+
 
 Kinds = Mapping[str, Kind]
 

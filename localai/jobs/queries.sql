@@ -191,17 +191,18 @@ ON CONFLICT (model, revision, node_id) DO UPDATE
 SELECT j.*, clock_timestamp() AS read_at
   FROM jobs j JOIN subjects s ON s.kind = %(subject_kind)s AND s.name = j.subject
  WHERE j.state = 'running' AND j.lease_expires_at <= clock_timestamp() AND j.kind = %(kind)s
-   AND j.adoptions < %(most)s
+   AND (j.given_back OR j.adoptions < %(most)s)
    AND (j.op_generation IS NULL OR j.op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s))
  ORDER BY s.name, j.id LIMIT %(limit)s FOR UPDATE OF s, j SKIP LOCKED;
 
 -- adopt_job --
 -- Another owner goes on under the new generation; the old one can write nothing more. The operation keeps its name.
 UPDATE jobs
-   SET generation = %(new_generation)s, owner = %(owner)s, adoptions = adoptions + 1,
+   SET generation = %(new_generation)s, owner = %(owner)s, given_back = false,
+       adoptions = adoptions + CASE WHEN given_back THEN 0 ELSE 1 END,
        lease_expires_at = clock_timestamp() + make_interval(secs => %(lease)s), updated_at = clock_timestamp()
  WHERE id = %(id)s AND generation = %(generation)s AND state = 'running' AND lease_expires_at <= clock_timestamp()
-   AND adoptions < %(most)s
+   AND (given_back OR adoptions < %(most)s)
    AND (op_generation IS NULL OR op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s))
 RETURNING jobs.*, clock_timestamp() AS read_at;
 
@@ -210,11 +211,10 @@ RETURNING jobs.*, clock_timestamp() AS read_at;
 WITH mine AS (
     SELECT id FROM jobs
      WHERE owner = %(owner)s AND state = 'running' AND lease_expires_at > clock_timestamp() AND kind = ANY(%(kinds)s)
-       AND adoptions < %(most)s
        AND (op_generation IS NULL OR op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s))
      ORDER BY id FOR UPDATE SKIP LOCKED
 )
-UPDATE jobs j SET lease_expires_at = clock_timestamp(), updated_at = clock_timestamp()
+UPDATE jobs j SET lease_expires_at = clock_timestamp(), given_back = true, updated_at = clock_timestamp()
   FROM mine
  WHERE j.id = mine.id AND j.owner = %(owner)s AND j.state = 'running' AND j.lease_expires_at > clock_timestamp()
 RETURNING j.*, clock_timestamp() AS read_at;
@@ -224,7 +224,7 @@ RETURNING j.*, clock_timestamp() AS read_at;
 -- Nobody waits for these rows; their order is the one of the failures that they may count in one transaction.
 SELECT j.*, clock_timestamp() AS read_at FROM jobs j
  WHERE j.state = 'running' AND j.lease_expires_at <= clock_timestamp() AND j.kind = ANY(%(kinds)s)
-   AND NOT (j.kind = ANY(%(adoptable)s::text[]) AND j.adoptions < %(most)s
+   AND NOT (j.kind = ANY(%(adoptable)s::text[]) AND (j.given_back OR j.adoptions < %(most)s)
             AND (j.op_generation IS NULL
                  OR COALESCE(j.op_seen_at > clock_timestamp() - make_interval(secs => %(fresh)s), false)))
  ORDER BY j.subject, j.revision, j.node_id, j.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
@@ -240,6 +240,7 @@ SELECT j.*, clock_timestamp() AS read_at
 -- Another owner takes it under the new generation; the old one can write nothing more.
 UPDATE jobs
    SET state = 'queued', generation = %(new_generation)s, owner = NULL, lease_expires_at = NULL,
+       attempts = attempts - CASE WHEN given_back THEN 1 ELSE 0 END, given_back = false,
        dispatch_window_s = %(dispatch)s,
        dispatch_expires_at = clock_timestamp() + make_interval(secs => %(dispatch)s), updated_at = clock_timestamp()
  WHERE id = %(id)s AND generation = %(generation)s AND state = 'running' AND op_generation IS NULL

@@ -255,17 +255,18 @@ MOVES: tuple[Move, ...] = (
         target=None,
         effect=effect_rules.adopt,
         commands=_tell,
-        says="a new generation, owner, lease, adoptions + 1; the operation keeps its name, the agent is sent nothing",
+        says="a new generation, owner, lease; adoptions + 1 where the owner was lost; the operation keeps its name, "
+        "the agent is sent nothing",
     ),
     Move(
         event=Release,
         by="an owner that ends",
         sources=_RUNNING,
-        guards=(owned, lease_valid, adoptions_left, heard_of),
+        guards=(owned, lease_valid, heard_of),
         target=None,
         effect=effect_rules.release,
         commands=_nothing,
-        says="the lease has lapsed; kinds that another owner goes on with",
+        says="the lease has lapsed and was given back; kinds that another owner goes on with",
     ),
     Move(
         event=Lapse,
@@ -285,7 +286,7 @@ MOVES: tuple[Move, ...] = (
         target=State.QUEUED,
         effect=effect_rules.requeue,
         commands=_wake,
-        says="a new generation, no owner; kinds whose work lived in the owner only",
+        says="a new generation, no owner; attempts - 1 where it was given back; kinds whose work lived in the owner",
     ),
     Move(
         event=NewIncarnation,

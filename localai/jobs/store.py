@@ -84,7 +84,6 @@ class PgJobStore:
         parameters = {
             "owner": owner,
             "kinds": [kind.name for kind in self._kinds.values() if kind.on_lapse in goes_on],
-            "most": MAX_ADOPTIONS,
             "fresh": fresh_s or 0.0,
         }
         with self._unit_of_work() as uow:

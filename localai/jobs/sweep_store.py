@@ -82,7 +82,7 @@ class PgSweepStore:
         parameters = {"kind": kind.name, "subject_kind": kind.subject_kind, "limit": limit}
         with self._unit_of_work() as uow:
             for job in jobs_of(uow.execute(SQL["lapsed_to_requeue"], parameters)):
-                if kind.max_attempts is not None and job.attempts >= kind.max_attempts:
+                if kind.spent(job.attempts, given_back=job.given_back):
                     after = end(uow, self._windows, job.id, _lapsed(job), actor=SWEEP)
                 else:
                     subject = {"subject_kind": kind.subject_kind, "subject": job.subject}

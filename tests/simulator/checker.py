@@ -307,16 +307,17 @@ def a_valid_lease_is_not_taken_away(history: History) -> Iterator[str]:
 
 
 def adoption_needs_proof(history: History) -> Iterator[str]:
-    """A load is adopted only where its agent was heard of lately, or nothing was sent; at most three times."""
+    """A load is adopted only where its agent was heard of lately, or nothing was sent; at most three times after a loss."""
     fresh_s = history.bounds.adopt_fresh_s
     for one in history.adopted:
         late = one.heard_at is None or fresh_s is None or one.at - one.heard_at >= timedelta(seconds=fresh_s)
         if fresh_s is None or (one.sent and late):
             yield f"{one.job_id} was adopted at {_t(one.at)}, its agent was last heard of: {_t(one.heard_at)}"
     for job in history.jobs.values():
-        adoptions = [event for event in history.events_of(job.id) if event.event == "adopted"]
-        if len(adoptions) > MAX_ADOPTIONS:
-            yield f"{_name(job)} was adopted {len(adoptions)} times"
+        moves = [event.event for event in history.events_of(job.id) if event.event in ("adopted", "released")]
+        lost = [move for before, move in pairwise(("", *moves)) if move == "adopted" and before != "released"]
+        if len(lost) > MAX_ADOPTIONS:
+            yield f"{_name(job)} was adopted {len(lost)} times after the loss of its owner"
 
 
 def quiet_is_reached(history: History) -> Iterator[str]:

@@ -106,8 +106,7 @@ class MemorySweeps:
         return sorted(found, key=lambda job: job.id)
 
     def _lapse(self, job: Job, kind: Kind) -> Job | None:
-        spent = kind.max_attempts is not None and job.attempts >= kind.max_attempts
-        if kind.on_lapse != OnLapse.REQUEUE or spent:
+        if kind.on_lapse != OnLapse.REQUEUE or kind.spent(job.attempts, given_back=job.given_back):
             return self._tables.end(job.id, Lapse(generation=job.generation), SWEEP)
         subject = self._tables.subject(kind.subject_kind, job.subject)
         subject.last_generation += 1

@@ -217,6 +217,43 @@ def test_a_load_is_adopted_three_times_and_no_more(stores: Stores) -> None:
     assert (failed.error_cause, failed.adoptions) == ("owner_lost", 3)
 
 
+def test_owners_that_gave_a_load_back_are_none_that_it_lost(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    job, owner, seq = _claimed(stores, node, incarnation), ME, 0
+    for lost in (0, 3):
+        for _ in range(5):
+            assert [row.id for row in stores.jobs.release(owner)] == [job.id]
+            assert stores.sweeps.lapse(100) == [], "it is left to whoever adopts it"
+            owner = OTHER if owner == ME else ME
+            (adopted,) = stores.jobs.adopt(owner, 100)
+            assert (adopted.owner, adopted.adoptions, adopted.given_back) == (owner, lost, False)
+        for _ in range(3 - lost):
+            seq += 1
+            stores.let_pass(WINDOWS.lease_s + 1)
+            stores.operations.report(node, _report(incarnation, seq, job))
+            assert len(stores.jobs.adopt(owner, 100)) == 1
+    stores.let_pass(WINDOWS.lease_s + 1)
+    stores.operations.report(node, _report(incarnation, 4, job))
+    assert stores.jobs.adopt(owner, 100) == [], "three were lost before"
+    (failed,) = stores.sweeps.lapse(100)
+    assert (failed.error_cause, failed.adoptions) == ("owner_lost", 3)
+
+
+def test_owners_that_gave_an_install_back_are_none_that_it_lost(stores: Stores) -> None:
+    _, job = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m"))
+    ends: list[State] = []
+    for gives_back in (True, True, False, False, True, True, False):
+        taken = stores.jobs.take(job.id, stores.job(job.id).generation, ME)
+        assert taken is not None
+        if gives_back:
+            assert [row.id for row in stores.jobs.release(ME)] == [job.id]
+        stores.let_pass(0 if gives_back else WINDOWS.lease_s + 1)
+        (moved,) = stores.sweeps.lapse(100)
+        ends.append(moved.state)
+    assert ends == [State.QUEUED] * 6 + [State.FAILED]
+    assert stores.job(job.id).attempts == 3
+
+
 @pytest.mark.parametrize("sent", [True, False])
 def test_with_adoption_off_every_lost_load_fails(without_adoption: Stores, sent: bool) -> None:
     node, incarnation = without_adoption.register("n")

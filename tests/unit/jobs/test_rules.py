@@ -102,7 +102,6 @@ def moved(job: Job, event: Event) -> Job:
         (claimed(generation=8), Release(**MINE, fresh_s=15.0), "owned"),
         (claimed(**LOST), Release(**MINE, fresh_s=15.0), "lease_valid"),
         (sent(), Release(**MINE, fresh_s=15.0), "heard_of"),
-        (claimed(adoptions=3), Release(**MINE, fresh_s=15.0), "adoptions_left"),
         (running(), Requeue(generation=7, new_generation=8), "lease_lapsed"),
         (sent(lease_expires_at=at(-1)), Requeue(generation=7, new_generation=8), "not_placed"),
         (claimed(), NewIncarnation(node_id=NODE, incarnation=3), "older_incarnation"),
@@ -141,6 +140,22 @@ def test_place_names_the_operation_by_the_generation_and_sends_the_order() -> No
 def test_an_unclaimed_order_is_sent_again_with_a_doubled_window(window_s: float, next_s: float) -> None:
     job = moved(sent(dispatch_window_s=window_s), Resend(**MINE))
     assert (job.dispatch_window_s, job.dispatch_expires_at) == (next_s, at(next_s))
+
+
+@pytest.mark.parametrize("adoptions", [0, 3])
+def test_what_was_given_back_is_adopted_without_counting_also_where_as_many_owners_were_lost_as_may_be(
+    adoptions: int,
+) -> None:
+    given_back = moved(claimed(adoptions=adoptions), Release(**MINE, fresh_s=15.0))
+    adopted = moved(given_back, ADOPT)
+    assert (given_back.given_back, adopted.given_back, adopted.adoptions) == (True, False, adoptions)
+
+
+def test_work_that_was_given_back_is_queued_without_counting() -> None:
+    given_back = moved(running(attempts=3), Release(**MINE, fresh_s=15.0))
+    queued = moved(given_back, Requeue(generation=7, new_generation=9))
+    assert (queued.attempts, queued.given_back) == (2, False)
+    assert moved(running(attempts=3, **LOST), Requeue(generation=7, new_generation=9)).attempts == 3
 
 
 @pytest.mark.parametrize("job", [claimed(**LOST), ready(**LOST), running(adoptions=2, **LOST)])
