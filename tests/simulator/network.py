@@ -95,14 +95,15 @@ class Rows:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._store, name)
         hub, network = self._process.hub, self._network
+        before, committed = f"{name}: before", f"{name}: committed"
 
         def transaction(*arguments: Any, **named: Any) -> Any:
-            hub.point(f"{name}: before")
+            hub.point(before)
             weather, drawn = network.weather, hub.draw.random()
             if network.database_down_until > hub.now or drawn < weather.statement_refused:
                 raise StorageUnavailable
             result = method(*arguments, **named)
-            hub.point(f"{name}: committed")
+            hub.point(committed)
             if drawn > 1 - weather.commit_lost:
                 raise StorageUnavailable
             return result

@@ -202,6 +202,7 @@ class ControlProcess(Process):
         )
         replicas: Any = rows(world.replica_rows)
         self.cleaning = Cleaning(replicas, jobs, self.announcer)
+        node_rows = rows(world.node_rows)
         self.sweep = Sweep(
             rows(world.sweeps),
             jobs,
@@ -210,7 +211,7 @@ class ControlProcess(Process):
             self.announcer,
             step_later=self.later.step(self.stepper.step),
             stop_later=self.later.stop(self.stops.stop_operation),
-            also={"drained replicas": self.cleaning.run, "silent nodes": lambda: self._mark(rows(world.node_rows))},
+            also={"drained replicas": self.cleaning.run, "silent nodes": lambda: node_rows.mark(STALE_S)},
         )
 
     def begin(self) -> None:
@@ -235,10 +236,6 @@ class ControlProcess(Process):
         while True:
             self.sweep.run_once()
             self.pass_time(self.world.sweep_s)
-
-    @staticmethod
-    def _mark(rows: Any) -> None:
-        rows.mark(STALE_S)
 
     def _steps(self, jobs: Any, operations: Any, loads: Any) -> dict[str, Any]:
         world = self.world

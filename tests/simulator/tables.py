@@ -190,7 +190,9 @@ class Tables:
         return [self.jobs[job_id] for job_id in self.open]
 
     def subject(self, kind: str, name: str) -> Subject:
-        return self.subjects.setdefault((kind, name), Subject())
+        if (kind, name) not in self.subjects:
+            self.subjects[(kind, name)] = Subject()
+        return self.subjects[(kind, name)]
 
     # Replicas
 

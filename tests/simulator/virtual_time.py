@@ -10,6 +10,7 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from greenlet import getcurrent, greenlet
@@ -41,7 +42,7 @@ class Process:
     def spawn(self, work: Callable[..., object], *arguments: Any, delay_s: float = 0.0) -> None:
         """Run something in this process; nothing happens if it is dead by then."""
         if self.alive:
-            self.hub.start(Task(self, work, arguments), delay_s)
+            self.hub.start(self, work, arguments, delay_s)
 
     def freeze(self, seconds: float) -> None:
         """Nothing of this process runs for so long; what it waits for is not lost."""
@@ -65,24 +66,36 @@ class Process:
 
 
 class Task(greenlet):
-    """One thread of a process."""
+    """One thread of a process. When its work is done it waits for other work: a new greenlet costs several steps."""
 
-    def __init__(self, process: Process, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        super().__init__(self._run, process.hub.root)
-        self.process, self._work, self._arguments = process, work, arguments
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(self._run, hub.root)
+        self._hub = hub
         #: Counts its sleeps: a wake-up of an earlier one is late.
         self.nap = 0
+
+    def give(self, process: Process, work: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        self.process, self._work, self._arguments = process, work, arguments
         process.tasks.add(self)
 
     def _run(self) -> None:
+        with suppress(Crashed):  # before it began
+            while self._done():
+                self.nap += 1
+                self._hub.idle.append(self)
+                self._hub.root.switch()
+
+    def _done(self) -> bool:
+        """Do the work; False where the task was killed, which somebody may still think to be waiting."""
         try:
             self._work(*self._arguments)
         except Crashed:
-            pass
+            return False
         except Exception as error:  # noqa: BLE001  told at the end of the schedule
-            self.process.hub.broken(self.process, error)
+            self._hub.broken(self.process, error)
         finally:
             self.process.tasks.discard(self)
+        return True
 
 
 class Signal:
@@ -133,7 +146,9 @@ class Hub:
         self.root = getcurrent()
         self.faults = Faults()
         self._due: list[tuple[float, int, Any, int]] = []
-        self._count = 0
+        self._count, self._until = 0, 0.0
+        #: Tasks without work.
+        self.idle: list[Task] = []
         self.trace: list[str] | None = None
         #: How often each step boundary was passed, and how often a process died or froze there.
         self.passed, self.crashed = Counter[str](), Counter[str]()
@@ -148,10 +163,12 @@ class Hub:
         if not task.process.alive:
             raise Crashed
         task.nap += 1
-        self._push(self.now + max(0.0, seconds), task, task.nap)
-        self.root.switch()
-        if not task.process.alive:
-            raise Crashed
+        self._push(self.now + seconds if seconds > 0.0 else self.now, task, task.nap)
+        following = self._next_task()
+        if following is not task:
+            (self.root if following is None else following).switch()
+            if not task.process.alive:
+                raise Crashed
 
     def point(self, name: str) -> None:
         """A step boundary: the process may die here, freeze, or be overtaken."""
@@ -175,8 +192,12 @@ class Hub:
 
     # What runs them
 
-    def start(self, task: Task, delay_s: float) -> None:
-        self._push(self.now + delay_s, task, 0)
+    def start(
+        self, process: Process, work: Callable[..., object], arguments: tuple[Any, ...], delay_s: float
+    ) -> None:
+        task = self.idle.pop() if self.idle else Task(self)
+        task.give(process, work, arguments)
+        self._push(self.now + delay_s, task, task.nap)
 
     def call(self, work: Callable[[], object], delay_s: float = 0.0) -> None:
         """Run something that belongs to no process."""
@@ -187,20 +208,37 @@ class Hub:
 
     def run(self, until: float) -> None:
         """Everything that is due up to a moment."""
-        while self._due and self._due[0][0] <= until:
-            at, _, due, nap = heapq.heappop(self._due)
-            if nap < 0:
+        self._until = until
+        while True:
+            task = self._next_task()
+            if task is not None:
+                task.switch()
+            elif self._due and self._due[0][0] <= until:
+                at, _, work, _ = heapq.heappop(self._due)
                 self.now = max(self.now, at)
-                due()
-                continue
+                work()
+            else:
+                break
+        self.now = max(self.now, until)
+
+    def _next_task(self) -> Task | None:
+        """The task to run now. None where it is not for a task to go on: what belongs to no process, or the end."""
+        waiting, until = self._due, self._until
+        while waiting and waiting[0][0] <= until:
+            at, _, due, nap = waiting[0]
+            if nap < 0:
+                return None
+            heapq.heappop(waiting)
             if due.nap != nap or due.dead or not due.process.alive:
                 continue
             if due.process.frozen_until > at:
                 self._push(due.process.frozen_until, due, nap)
                 continue
-            self.now = max(self.now, at)
-            due.switch()
-        self.now = max(self.now, until)
+            if at > self.now:
+                self.now = at
+            found: Task = due
+            return found
+        return None
 
     def end(self) -> None:
         """Drop every task."""
@@ -211,6 +249,9 @@ class Hub:
             for other in list(task.process.tasks):
                 if other and not other.dead:
                     other.throw(Crashed)
+        for task in self.idle:
+            task.throw(Crashed)
+        self.idle.clear()
 
     def log(self, text: str) -> None:
         if self.trace is not None:

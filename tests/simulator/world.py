@@ -138,6 +138,7 @@ class World:
         self.seed, self.profile, self.parts = seed, profile, parts
         self.hub = hub = Hub(seed)
         self.hub.trace = [] if trace else None
+        self._read_at, self._now = 0.0, self._at(0.0)
         self.draw = draw = hub.draw
         hub.on_freeze = self._away
         self.pace = Pace(report_s=draw.choice((5.0, 10.0, 15.0)), beat_s=draw.choice((15.0, 30.0)))
@@ -351,7 +352,9 @@ class World:
     # What the parts ask
 
     def now(self) -> datetime:
-        return self._at(self.hub.now)
+        if self._read_at != self.hub.now:
+            self._read_at, self._now = self.hub.now, self._at(self.hub.now)
+        return self._now
 
     @staticmethod
     def _at(moment: float) -> datetime:
