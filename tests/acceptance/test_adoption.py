@@ -149,7 +149,7 @@ def test_an_owner_that_is_stopped_in_good_order_hands_its_load_over_at_once(
     answer = waiting.result(60)
     assert answer.status_code == 200, answer.text
     row, events = _history(stays, job["id"])
-    assert (row["state"], row["attempts"]) == ("succeeded", 1)
+    assert (row["state"], row["attempts"], row["adoptions"]) == ("succeeded", 1, 0), "nobody was lost"
     at = {event["event"]: datetime.fromisoformat(event["at"]) for event in reversed(events)}
     assert (at["adopted"] - at["released"]).total_seconds() <= TICK_S + SLACK_S, "long before the lease is over"
     assert len(_model_processes(worker.pid)) == 1
