@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from localai.jobs.copies import changed
 from localai.jobs.event_rules import (
     Adopt,
     Cancel,
@@ -46,7 +46,7 @@ CANCELLED = "cancelled by request"
 
 
 def take(job: Job, event: Take, now: datetime, windows: Windows) -> Job:
-    return replace(
+    return changed(
         job,
         state=State.RUNNING,
         owner=event.owner,
@@ -60,7 +60,7 @@ def take(job: Job, event: Take, now: datetime, windows: Windows) -> Job:
 
 
 def place(job: Job, event: Place, now: datetime, windows: Windows) -> Job:
-    return replace(
+    return changed(
         job,
         node_id=event.node_id,
         op_generation=job.generation,
@@ -76,12 +76,12 @@ def place(job: Job, event: Place, now: datetime, windows: Windows) -> Job:
 
 def resend(job: Job, event: Resend, now: datetime, windows: Windows) -> Job:
     window_s = min((job.dispatch_window_s or windows.dispatch_s) * 2, windows.dispatch_max_s)
-    return replace(job, dispatch_window_s=window_s, dispatch_expires_at=after(now, window_s))
+    return changed(job, dispatch_window_s=window_s, dispatch_expires_at=after(now, window_s))
 
 
 def claim(job: Job, event: Claim, now: datetime, windows: Windows) -> Job:
     first = job.node_incarnation is None
-    return replace(
+    return changed(
         job,
         node_incarnation=event.incarnation,
         legacy=False,
@@ -96,7 +96,7 @@ def claim(job: Job, event: Claim, now: datetime, windows: Windows) -> Job:
 def report(job: Job, event: Reported, now: datetime, windows: Windows) -> Job:
     entered = event.phase != job.phase
     moved = entered or event.progress > job.progress
-    return replace(
+    return changed(
         job,
         # An agent that has not seen its grant yet says `sent`; the row knows better.
         op_state=job.op_state if event.op_state == OpState.SENT else event.op_state,
@@ -121,16 +121,16 @@ def report(job: Job, event: Reported, now: datetime, windows: Windows) -> Job:
 def missing(job: Job, event: Missing, now: datetime, windows: Windows) -> Job:
     missing = job.op_missing + 1
     if missing < MISSING_REPORTS:
-        return replace(job, op_missing=missing)
-    return replace(job, op_missing=missing, op_state=OpState.ENDED, op_error=OPERATION_LOST)
+        return changed(job, op_missing=missing)
+    return changed(job, op_missing=missing, op_state=OpState.ENDED, op_error=OPERATION_LOST)
 
 
 def renew(job: Job, event: Renew, now: datetime, windows: Windows) -> Job:
-    return replace(job, lease_expires_at=after(now, windows.lease_s))
+    return changed(job, lease_expires_at=after(now, windows.lease_s))
 
 
 def progress(job: Job, event: Progress, now: datetime, windows: Windows) -> Job:
-    return replace(
+    return changed(
         job,
         progress=job.progress + 1,
         progress_at=now,
@@ -143,7 +143,7 @@ def progress(job: Job, event: Progress, now: datetime, windows: Windows) -> Job:
 
 
 def finish(job: Job, event: Finish | FinishWork, now: datetime, windows: Windows) -> Job:
-    return replace(job, state=State.SUCCEEDED, finished_at=now, lease_expires_at=None)
+    return changed(job, state=State.SUCCEEDED, finished_at=now, lease_expires_at=None)
 
 
 def nothing_runs(job: Job, *, ended: bool = False) -> bool:
@@ -161,7 +161,7 @@ def _end(job: Job, to: State, now: datetime, windows: Windows, *, cause: str, er
     stop_s = windows.legacy_s if job.legacy else windows.stop_s
     # A legacy node is stopped by exact address only: without one there is nothing to send.
     sent_at = None if over or (job.legacy and job.address is None) else now
-    return replace(
+    return changed(
         job,
         state=to,
         error_cause=cause,
@@ -179,11 +179,11 @@ def _end(job: Job, to: State, now: datetime, windows: Windows, *, cause: str, er
 
 def fail(job: Job, event: Fail, now: datetime, windows: Windows) -> Job:
     ended = _end(job, State.FAILED, now, windows, cause=event.cause, error=event.error, ended=event.ended)
-    return replace(ended, error_detail=event.detail)
+    return changed(ended, error_detail=event.detail)
 
 
 def adopt(job: Job, event: Adopt, now: datetime, windows: Windows) -> Job:
-    return replace(
+    return changed(
         job,
         generation=event.new_generation,
         owner=event.owner,
@@ -194,7 +194,7 @@ def adopt(job: Job, event: Adopt, now: datetime, windows: Windows) -> Job:
 
 
 def release(job: Job, event: Release, now: datetime, windows: Windows) -> Job:
-    return replace(job, lease_expires_at=now, given_back=True)
+    return changed(job, lease_expires_at=now, given_back=True)
 
 
 def lapse_cause(job: Job) -> tuple[str, str]:
@@ -209,11 +209,11 @@ def lapse_cause(job: Job) -> tuple[str, str]:
 
 def lapse(job: Job, event: Lapse, now: datetime, windows: Windows) -> Job:
     cause, error = lapse_cause(job)
-    return replace(_end(job, State.FAILED, now, windows, cause=cause, error=error), error_detail=job.op_error)
+    return changed(_end(job, State.FAILED, now, windows, cause=cause, error=error), error_detail=job.op_error)
 
 
 def requeue(job: Job, event: Requeue, now: datetime, windows: Windows) -> Job:
-    return replace(
+    return changed(
         job,
         state=State.QUEUED,
         generation=event.new_generation,
@@ -228,7 +228,7 @@ def requeue(job: Job, event: Requeue, now: datetime, windows: Windows) -> Job:
 
 def cancel(job: Job, event: Cancel, now: datetime, windows: Windows) -> Job:
     ended = _end(job, State.CANCELLED, now, windows, cause=Cause.CANCELLED, error=CANCELLED)
-    return replace(ended, cancel_requested_at=now)
+    return changed(ended, cancel_requested_at=now)
 
 
 def new_incarnation(job: Job, event: NewIncarnation, now: datetime, windows: Windows) -> Job:
@@ -237,7 +237,7 @@ def new_incarnation(job: Job, event: NewIncarnation, now: datetime, windows: Win
 
 def confirm(job: Job, event: ConfirmStop, now: datetime, windows: Windows) -> Job:
     hold = after(now, windows.report_s)
-    return replace(
+    return changed(
         job,
         stop_state=StopState.CONFIRMED,
         stop_next_at=None,
@@ -253,15 +253,15 @@ def stop_pause_s(job: Job, now: datetime, windows: Windows) -> float:
 
 def retry_stop(job: Job, event: RetryStop, now: datetime, windows: Windows) -> Job:
     pause_s = stop_pause_s(job, now, windows)
-    return replace(job, stop_attempts=job.stop_attempts + 1, stop_next_at=after(now, pause_s))
+    return changed(job, stop_attempts=job.stop_attempts + 1, stop_next_at=after(now, pause_s))
 
 
 def give_up_stop(job: Job, event: GiveUpStop, now: datetime, windows: Windows) -> Job:
-    return replace(job, stop_state=StopState.NONE, stop_next_at=None)
+    return changed(job, stop_state=StopState.NONE, stop_next_at=None)
 
 
 def work_gone(job: Job, event: WorkGone, now: datetime, windows: Windows) -> Job:
-    return replace(
+    return changed(
         job,
         state=State.SUCCEEDED,
         finished_at=now,

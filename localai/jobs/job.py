@@ -37,9 +37,12 @@ class StopState(StrEnum):
     CONFIRMED = "confirmed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """One attempt. Times are the database's; ``read_at`` is its clock when the row was read."""
+    """One attempt. Times are the database's; ``read_at`` is its clock when the row was read.
+
+    It has no slots, so that `localai.jobs.copies` can copy all its values at once.
+    """
 
     id: JobId
     kind: str

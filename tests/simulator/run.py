@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import sys
@@ -55,6 +56,8 @@ def one(seed: int, profile: Profile = ALL, *, trace: bool = False) -> tuple[Worl
 def several(seeds: range, until: float = float("inf")) -> Seen:
     """Schedules of these seeds, as many as can be begun until then (monotonic). A few broken ones are enough."""
     seen = Seen()
+    gc.freeze()  # what was imported is never garbage
+    gc.set_threshold(100_000)  # a world dies with its schedule: looking for garbage within one finds nothing
     for seed in seeds:
         if time.monotonic() >= until or len(seen.broken) >= ENOUGH:
             break

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from localai.ids import JobId, NodeId, ProcessInstance, ReplicaId
 from localai.jobs import rules
+from localai.jobs.copies import changed
 from localai.jobs.event_rules import Event
 from localai.jobs.job import DOOMED, LIVE, Job, StopState, Windows
 from localai.jobs.ports import EventRow
@@ -17,19 +18,6 @@ from localai.jobs.rows import EVENT_NAMES
 from localai.nodes.rules import Figures, Status
 
 TERMINAL_EVENTS = frozenset({"succeeded", "failed", "cancelled"})
-
-
-_FIELDS = tuple(field.name for field in fields(Job))
-
-
-def read_again(job: Job, now: datetime, node_name: str | None) -> Job:
-    """The same row as it is read at another moment. A quarter of a schedule was `dataclasses.replace` for this."""
-    read, keep = object.__new__(Job), object.__setattr__
-    for name in _FIELDS:
-        keep(read, name, getattr(job, name))
-    keep(read, "read_at", now)
-    keep(read, "node_name", node_name)
-    return read
 
 
 @dataclass(slots=True)
@@ -118,7 +106,7 @@ class Tables:
 
     def as_read(self, job: Job) -> Job:
         node = self.nodes.get(job.node_id) if job.node_id else None
-        return read_again(job, self.now(), node.name if node else None)
+        return changed(job, read_at=self.now(), node_name=node.name if node else None)
 
     def put(self, job: Job) -> Job:
         """Store a row; the value as a statement that changed it returns it."""
@@ -138,7 +126,7 @@ class Tables:
         outcome = rules.decide(before, event, now, self.windows)
         if isinstance(outcome, rules.Refused):
             return None
-        after = self.put(read_again(outcome.job, now, None))
+        after = self.put(changed(outcome.job, read_at=now, node_name=None))
         self.seen.moved(event, before, after)
         return after
 

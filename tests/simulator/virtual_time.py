@@ -163,7 +163,9 @@ class Hub:
         if not task.process.alive:
             raise Crashed
         task.nap += 1
-        self._push(self.now + seconds if seconds > 0.0 else self.now, task, task.nap)
+        self._count += 1
+        at = self.now + seconds if seconds > 0.0 else self.now
+        heapq.heappush(self._due, (at, self._count, task, task.nap))
         following = self._next_task()
         if following is not task:
             (self.root if following is None else following).switch()
@@ -192,9 +194,7 @@ class Hub:
 
     # What runs them
 
-    def start(
-        self, process: Process, work: Callable[..., object], arguments: tuple[Any, ...], delay_s: float
-    ) -> None:
+    def start(self, process: Process, work: Callable[..., object], arguments: tuple[Any, ...], delay_s: float) -> None:
         task = self.idle.pop() if self.idle else Task(self)
         task.give(process, work, arguments)
         self._push(self.now + delay_s, task, task.nap)
@@ -234,8 +234,7 @@ class Hub:
             if due.process.frozen_until > at:
                 self._push(due.process.frozen_until, due, nap)
                 continue
-            if at > self.now:
-                self.now = at
+            self.now = max(self.now, at)
             found: Task = due
             return found
         return None
