@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from greenlet import getcurrent, greenlet
 
@@ -68,9 +69,11 @@ class Process:
 class Task(greenlet):
     """One thread of a process. When its work is done it waits for other work: a new greenlet costs several steps."""
 
-    def __init__(self, hub: Hub) -> None:
-        super().__init__(self._run, hub.root)
-        self._hub = hub
+    process: Any
+
+    def __init__(self, root: greenlet, idle: list[Task]) -> None:
+        super().__init__(self._run, root)
+        self._root, self._idle = root, idle
         #: Counts its sleeps: a wake-up of an earlier one is late.
         self.nap = 0
 
@@ -80,34 +83,39 @@ class Task(greenlet):
 
     def _run(self) -> None:
         with suppress(Crashed):  # before it began
-            while self._done():
+            while True:
+                self._do()
+                self.process = self._work = self._arguments = None
                 self.nap += 1
-                self._hub.idle.append(self)
-                self._hub.root.switch()
+                self._idle.append(self)
+                self._root.switch()
 
-    def _done(self) -> bool:
-        """Do the work; False where the task was killed, which somebody may still think to be waiting."""
+    def _do(self) -> None:
+        process = self.process
         try:
             self._work(*self._arguments)
         except Crashed:
-            return False
+            pass
         except Exception as error:  # noqa: BLE001  told at the end of the schedule
-            self._hub.broken(self.process, error)
+            process.hub.broken(process, error)
         finally:
-            self.process.tasks.discard(self)
-        return True
+            process.tasks.discard(self)
+
+
+#: Tasks without work, of every hub under one greenlet.
+_IDLE: WeakKeyDictionary[greenlet, list[Task]] = WeakKeyDictionary()
 
 
 class Signal:
     """Something that tasks wait for. `set` wakes those that wait at that moment, and whoever comes before `clear`."""
 
     def __init__(self, hub: Hub) -> None:
-        self._hub, self._waiting, self.is_set = hub, [], False  # type: tuple[Hub, list[Task], bool]
+        self._hub, self._waiting, self.is_set = hub, [], False  # type: tuple[Hub, list[tuple[Task, int]], bool]
 
     def set(self) -> None:
         self.is_set = True
-        for task in self._waiting:
-            self._hub.wake(task)
+        for task, nap in self._waiting:
+            self._hub.wake(task, nap)
         self._waiting = []
 
     def clear(self) -> None:
@@ -116,10 +124,11 @@ class Signal:
     def wait(self, timeout_s: float | None = None) -> bool:
         if not self.is_set:
             task = getcurrent()
-            self._waiting.append(task)
+            sleep = (task, task.nap + 1)
+            self._waiting.append(sleep)
             self._hub.pass_time(1e9 if timeout_s is None else timeout_s)
-            if task in self._waiting:
-                self._waiting.remove(task)
+            if sleep in self._waiting:
+                self._waiting.remove(sleep)
         return self.is_set
 
     def nudge(self) -> None:
@@ -147,8 +156,7 @@ class Hub:
         self.faults = Faults()
         self._due: list[tuple[float, int, Any, int]] = []
         self._count, self._until = 0, 0.0
-        #: Tasks without work.
-        self.idle: list[Task] = []
+        self._idle = _IDLE.setdefault(self.root, [])
         self.trace: list[str] | None = None
         #: How often each step boundary was passed, and how often a process died or froze there.
         self.passed, self.crashed = Counter[str](), Counter[str]()
@@ -195,7 +203,7 @@ class Hub:
     # What runs them
 
     def start(self, process: Process, work: Callable[..., object], arguments: tuple[Any, ...], delay_s: float) -> None:
-        task = self.idle.pop() if self.idle else Task(self)
+        task = self._idle.pop() if self._idle else Task(self.root, self._idle)
         task.give(process, work, arguments)
         self._push(self.now + delay_s, task, task.nap)
 
@@ -203,8 +211,9 @@ class Hub:
         """Run something that belongs to no process."""
         self._push(self.now + delay_s, work, -1)
 
-    def wake(self, task: Task) -> None:
-        self._push(self.now, task, task.nap)
+    def wake(self, task: Task, nap: int) -> None:
+        """End one sleep of a task."""
+        self._push(self.now, task, nap)
 
     def run(self, until: float) -> None:
         """Everything that is due up to a moment."""
@@ -241,16 +250,13 @@ class Hub:
 
     def end(self) -> None:
         """Drop every task."""
-        tasks = {due for _, _, due, nap in self._due if nap >= 0}
+        processes = {due.process for _, _, due, nap in self._due if nap >= 0 and due.nap == nap}
         self._due.clear()
-        for task in tasks:
-            task.process.alive = False
-            for other in list(task.process.tasks):
-                if other and not other.dead:
-                    other.throw(Crashed)
-        for task in self.idle:
-            task.throw(Crashed)
-        self.idle.clear()
+        for process in processes:
+            process.alive = False
+            for task in list(process.tasks):
+                if task and not task.dead:
+                    task.throw(Crashed)
 
     def log(self, text: str) -> None:
         if self.trace is not None:
