@@ -47,8 +47,8 @@ class Network:
         drawn = draw.random()
         if drawn < weather.lost:
             return []
-        copies = 2 if drawn > 1 - weather.doubled else 1
-        return [self.delay_s(longest_s) for _ in range(copies)]
+        first = self.delay_s(longest_s)
+        return [first, self.delay_s(longest_s)] if drawn > 1 - weather.doubled else [first]
 
     def delay_s(self, longest_s: float) -> float:
         draw = self._hub.draw

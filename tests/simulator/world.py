@@ -69,6 +69,11 @@ QUIET_S = 1500.0
 MODEL_BYTES, ROOM_BYTES = 6 * GIB, 13 * GIB
 
 
+#: Moves by which an agent is heard of, by which a sweep takes a job away, and of the owner.
+_HEARD, _TAKEN = frozenset({Claim, Reported}), frozenset({Lapse, Requeue, Adopt})
+_BY_OWNER = (Place, Resend, Renew, Progress, Finish, FinishWork, Fail, Release)
+
+
 @dataclass(slots=True)
 class Facts(Seen):
     """What no row holds."""
@@ -92,15 +97,14 @@ class Facts(Seen):
 
     def moved(self, event: Event, before: Job, after: Job) -> None:
         self.moves += 1
-        if isinstance(event, Claim | Reported):
+        move = type(event)
+        if move in _HEARD:
             self.heard_at[before.id] = self.now()
-        elif isinstance(event, Lapse | Requeue | Adopt):
+        elif move in _TAKEN:
             self.taken_away.append(TakenAway(before.id, self.now(), before.lease_expires_at))
-        elif isinstance(event, Place | Resend | Renew | Progress | Finish | FinishWork | Fail | Release) and (
-            (event.generation, event.owner) != (before.generation, before.owner)
-        ):
-            self.stale_writes.append(StaleWrite(before.id, self.now(), type(event).__name__, event.owner))
-        if isinstance(event, Adopt):
+        elif isinstance(event, _BY_OWNER) and (event.generation, event.owner) != (before.generation, before.owner):
+            self.stale_writes.append(StaleWrite(before.id, self.now(), move.__name__, event.owner))
+        if move is Adopt:
             sent, heard_at = before.op_generation is not None, self.heard_at.get(before.id)
             self.adopted.append(Adopted(before.id, self.now(), sent, heard_at))
 
