@@ -117,6 +117,8 @@ def cancel(
 
     What serves ends first, so that no hold of it outlasts the hold of the job.
     """
+    if uow.execute(SQL["lock_live"], {"id": job_id}).first() is None:
+        return []
     pairs = [(kind.name, kind.serves) for kind in kinds.values() if kind.serves is not None]
     parameters = {"id": job_id, "servants": [name for name, _ in pairs], "served": [served for _, served in pairs]}
     locked = uow.execute(SQL["lock_to_cancel"], parameters).all()

@@ -43,6 +43,7 @@ class Intake(StrEnum):
     LIVE = "live"  # attached to the attempt that is live
     HELD = "held"  # an attempt failed and its hold lies ahead
     LOADED = "loaded"  # a load is asked for, and the model serves already
+    ORPHAN = "orphan"  # it would only serve its parent, and that has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,10 @@ SELECT j.*, n.name AS node_name, clock_timestamp() AS read_at
  WHERE j.kind = %(kind)s AND j.subject = %(subject)s AND j.slot = %(slot)s
  ORDER BY j.generation DESC LIMIT 1;
 
+-- hold_job --
+-- A job that stays as it is until the commit: neither ends it meanwhile nor does its owner move it.
+SELECT jobs.*, clock_timestamp() AS read_at FROM jobs WHERE id = %(id)s FOR SHARE;
+
 -- insert_job --
 -- A new attempt, waiting for an owner.
 INSERT INTO jobs (id, kind, subject, slot, parent_id, generation, state, args, revision, node_id,
@@ -151,6 +155,10 @@ UPDATE jobs
     OR (%(guard)s = 'incarnation' AND node_id = %(node)s AND node_incarnation < %(incarnation)s AND state = 'running')
     OR (%(guard)s = 'cancel' AND state IN ('queued', 'running')))
 RETURNING jobs.*, clock_timestamp() AS read_at;
+
+-- lock_live --
+-- A live job, held until the commit. By itself and first: what begins to serve it meanwhile is seen by the next statement.
+SELECT id FROM jobs WHERE id = %(id)s AND state IN ('queued', 'running') FOR UPDATE;
 
 -- lock_to_cancel --
 -- A live job, and before it the live jobs that only serve it: of a kind that serves its kind, about its subject, where

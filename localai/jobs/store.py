@@ -63,6 +63,10 @@ class PgJobStore:
                 return Intake.LIVE, newest
             if newest is not None and newest.held:
                 return Intake.HELD, newest
+            if new.parent_id is not None and self._kinds[new.kind].serves is not None:
+                parent = one_job(uow.execute(SQL["hold_job"], {"id": new.parent_id}))
+                if parent is not None and not parent.live:
+                    return Intake.ORPHAN, parent
             return Intake.CREATED, insert(uow, self._kinds, self._windows, new)
 
     # OwnerMoves

@@ -86,8 +86,11 @@ class LoadSteps:
                 return
         new = NewJob(kind=MODEL_INSTALL, subject=job.subject, parent_id=job.id, revision=job.revision)
         outcome, install = request(self._intake, self._announcer, new)
-        if outcome is Intake.HELD:
-            self._fail_with_child(job, install)
+        match outcome:
+            case Intake.HELD:
+                self._fail_with_child(job, install)
+            case Intake.ORPHAN:
+                self._owner.let_go(job)
 
     def _place(self, job: Job, plan: LoadPlan, order: Order) -> None:
         demand = Demand(model=job.subject, size_bytes=plan.size_bytes, stages=bool(plan.files))

@@ -203,6 +203,16 @@ def a_cancel_ends_what_only_serves(history: History) -> Iterator[str]:
                     yield f"{_name(other)} went on when {_name(job)} was cancelled at {_t(ended)}"
 
 
+def nothing_begins_to_serve_what_has_ended(history: History) -> Iterator[str]:
+    """No job that only serves another one begins after that has ended."""
+    for job in history.jobs.values():
+        parent = history.jobs.get(job.parent_id or "")
+        if parent is None or KINDS[job.kind].serves != parent.kind or parent.finished_at is None:
+            continue
+        if job.created_at > parent.finished_at:
+            yield f"{_name(job)} began for {_name(parent)}, which had ended at {_t(parent.finished_at)}"
+
+
 def only_what_may_be_cancelled_is(history: History) -> Iterator[str]:
     """What must be done however often it takes is never cancelled."""
     for job in history.jobs.values():
@@ -339,6 +349,7 @@ RULES: tuple[Rule, ...] = (
     i6_waiters_read_one_cause,
     what_a_cancel_is_told_is_a_fact,
     a_cancel_ends_what_only_serves,
+    nothing_begins_to_serve_what_has_ended,
     only_what_may_be_cancelled_is,
     i9_only_verified_files_are_used,
     i10_one_terminal_event,

@@ -17,6 +17,7 @@ class JobFacts:
     kind: str
     subject: str
     slot: int
+    parent_id: str | None
     generation: int
     op_generation: int | None
     node_id: str | None

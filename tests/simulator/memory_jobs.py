@@ -85,6 +85,10 @@ class MemoryJobs:
             return Intake.LIVE, newest
         if newest is not None and newest.held:
             return Intake.HELD, newest
+        if new.parent_id is not None and self._kinds[new.kind].serves is not None:
+            parent = self._tables.read(new.parent_id)
+            if parent is not None and not parent.live:
+                return Intake.ORPHAN, parent
         return Intake.CREATED, insert(self._tables, self._kinds, new)
 
     # OwnerMoves

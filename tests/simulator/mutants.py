@@ -71,6 +71,7 @@ from tests.simulator.checker import (
     i11_not_ready_is_dead_within_the_kill_ttl,
     i11_nothing_starts_late,
     i12_answers_are_of_the_model_asked_for,
+    nothing_begins_to_serve_what_has_ended,
     only_what_may_be_cancelled_is,
     quiet_is_reached,
     stops_come_from_rows,
@@ -80,7 +81,7 @@ from tests.simulator.checker import (
 from tests.simulator.clients import Client
 from tests.simulator.machine import Group, Machine
 from tests.simulator.memory_cancels import MemoryCancels
-from tests.simulator.memory_jobs import insert
+from tests.simulator.memory_jobs import MemoryJobs, insert
 from tests.simulator.memory_loads import MemoryLoads
 from tests.simulator.memory_operations import MemoryOperations
 from tests.simulator.memory_sweeps import MemorySweeps
@@ -169,6 +170,16 @@ class _ImpatientLoads(MemoryLoads):
             return answer
         slot = next(number for number in range(1000) if (model, number) not in self._tables.replicas)
         new = NewJob(kind=MODEL_LOAD, subject=model, revision=revision, slot=slot)
+        return Intake.CREATED, insert(self._tables, self._kinds, new)
+
+
+class _KindJobs(MemoryJobs):
+    """Begins what serves whatever became of its parent."""
+
+    def request(self, new: NewJob) -> tuple[Intake, Job]:
+        outcome, job = super().request(new)
+        if outcome is not Intake.ORPHAN:
+            return outcome, job
         return Intake.CREATED, insert(self._tables, self._kinds, new)
 
 
@@ -576,6 +587,13 @@ MUTANTS: tuple[Mutant, ...] = (
         protects="cancels",
         seen_by=(a_cancel_ends_what_only_serves,),
         parts=Parts(cancels=_LonelyCancels),
+        profile=without(CANCELS, fetched=0.0),
+    ),
+    Mutant(
+        name="a fetch begins for a load that has ended",
+        protects="cancels",
+        seen_by=(nothing_begins_to_serve_what_has_ended,),
+        parts=Parts(jobs=_KindJobs),
         profile=without(CANCELS, fetched=0.0),
     ),
     Mutant(

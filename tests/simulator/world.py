@@ -467,6 +467,7 @@ def job_facts(job: Job) -> JobFacts:
         kind=job.kind,
         subject=job.subject,
         slot=job.slot,
+        parent_id=job.parent_id,
         generation=job.generation,
         op_generation=job.op_generation,
         node_id=job.node_id,

@@ -195,6 +195,17 @@ class History:
         model = self.draw.choice(MODELS)
         self.twins.requested(lambda stores, _: stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject=model)))
 
+    def request_servant(self) -> None:
+        """The bytes for a load that waits for them, or has ended."""
+        name = self._name_of_job(MODEL_LOAD, _waits)
+        if name is None:
+            return
+        ids = self.twins.jobs[name]
+        subject = self.twins.stores[0].job(ids[0]).subject
+        self.twins.requested(
+            lambda stores, n: stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject=subject, parent_id=ids[n]))
+        )
+
     def request_cleanup(self) -> None:
         node = self.draw.choice(NODES)
         instance = self.draw.choice([*self.instances[node].values(), ProcessInstance(new_id())])
@@ -517,6 +528,7 @@ def _named(history: History) -> list[Callable[[], None]]:
     """The moves that are neither frequent nor rare."""
     return [
         history.request_work,
+        history.request_servant,
         history.cancel_while_installed,
         history.request_cleanup,
         history.renew,

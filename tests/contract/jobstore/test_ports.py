@@ -325,6 +325,22 @@ def test_a_cancel_leaves_what_serves_another_live_job_too(stores: Stores) -> Non
     assert [job.id for job in stores.cancels.cancel(loads[1].id, "api")] == [install.id, loads[1].id]
 
 
+def test_what_only_serves_a_job_does_not_begin_once_that_has_ended(stores: Stores) -> None:
+    _, load = stores.loads.request("m", "r1")
+    stores.cancels.cancel(load.id, "api")
+    outcome, parent = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m", parent_id=load.id))
+    assert (outcome, parent.id, parent.state) == (Intake.ORPHAN, load.id, State.CANCELLED)
+    assert [job.kind for job in stores.job_rows()] == [MODEL_LOAD]
+    assert stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m"))[0] is Intake.CREATED, "it serves no load"
+
+
+def test_what_must_be_done_begins_whatever_became_of_its_parent(stores: Stores) -> None:
+    _, load = stores.loads.request("m", "r1")
+    stores.cancels.cancel(load.id, "api")
+    new = NewJob(kind=REPLICA_CLEANUP, subject=new_id(), node_id=stores.register("n")[0], parent_id=load.id)
+    assert stores.jobs.request(new)[0] is Intake.CREATED
+
+
 def test_a_cancel_of_what_serves_ends_it_alone(stores: Stores) -> None:
     _, load = stores.loads.request("m", "r1")
     _, install = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m"))

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import CursorResult
 
+from localai.db.unit_of_work import UnitOfWork
 from localai.errors import StorageUnavailable
-from localai.ids import new_id
+from localai.ids import JobId, new_id
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.kinds import MODEL_INSTALL, REPLICA_CLEANUP
 from localai.jobs.operation_rules import StopAnswer, StopOutcome
-from localai.jobs.ports import JobFilter, NewJob
+from localai.jobs.ports import Intake, JobFilter, NewJob
+from localai.jobs.rows import SQL
+from localai.jobs.store import PgJobStore
 from tests.fakes.web import WebBench
 from tests.integration.world import Agent, Control, World, in_thread, placed_load, plain_plan, serving_load
-from tests.loopback import eventually
+from tests.loopback import LIMIT_S, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -244,6 +249,47 @@ def test_a_cancelled_load_ends_the_fetch_that_only_it_waits_for(world: World, ag
     assert world.job(fetch.id).state == State.CANCELLED
     load, fetch = world.job(ticket.job_id), world.job(fetch.id)
     assert load.hold_until and fetch.hold_until and fetch.hold_until <= load.hold_until
+
+
+def test_a_fetch_that_begins_while_its_load_is_cancelled_ends_with_it(world: World) -> None:
+    """The row of the fetch is written and not committed: the cancel waits for it, and then sees it."""
+    ticket = world.loads.request("sc08-begins", "r1")
+    written, commit = threading.Event(), threading.Event()
+
+    class Slow(UnitOfWork):
+        def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
+            result = super().execute(statement, parameters)
+            if statement == SQL["insert_job"]:
+                written.set()
+                assert commit.wait(LIMIT_S)
+            return result
+
+    slow = PgJobStore(lambda: Slow(world.engine), world.windows)
+    new = NewJob(kind=MODEL_INSTALL, subject="sc08-begins", parent_id=JobId(ticket.job_id))
+    begins, begun = in_thread(lambda: slow.request(new))
+    try:
+        assert written.wait(LIMIT_S)
+        cancels, cancelled = in_thread(lambda: world.cancel_rows.cancel(JobId(ticket.job_id), "api"))
+        eventually(world.waiting_for_a_lock, "the cancel at the load that gets a fetch")
+    finally:
+        commit.set()
+    begins.join(LIMIT_S)
+    cancels.join(LIMIT_S)
+    ((outcome, fetch),) = begun  # type: ignore[misc]
+    assert outcome is Intake.CREATED
+    assert [[job.id for job in jobs] for jobs in cancelled] == [[fetch.id, ticket.job_id]]  # type: ignore[attr-defined]
+
+
+def test_a_fetch_for_a_load_that_was_cancelled_meanwhile_does_not_begin(world: World) -> None:
+    """The owner has read its load before the cancel, and asks for the bytes after it."""
+    world.plans.plans["sc08-late"] = plain_plan("sc08-late", files=None)
+    ticket = world.loads.request("sc08-late", "r1")
+    control = Control(world)
+    taken = world.jobs.take(JobId(ticket.job_id), ticket.generation, control.owner.id)
+    assert taken is not None
+    world.cancel_rows.cancel(taken.id, "api")
+    control.stepper._steps[taken.kind].step(taken)
+    assert not world.jobs.list(JobFilter(kind=MODEL_INSTALL, subject="sc08-late"))
 
 
 # Jobs of any kind
