@@ -25,9 +25,11 @@ run: setup ## start everything on this machine: servers, frontend, agent
 
 test: unit contract integration acceptance ## every tier of tests
 
-# Files side by side: tests of real processes wait more than they work. JOBS=0 runs one after the other.
-JOBS ?= 2
-PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+# Files side by side: tests of real processes wait more than they work, so three keep two cores busy; unit tests work, and
+# each process imports everything first. JOBS=0 runs one after the other.
+SIDE_BY_SIDE = 3
+unit: SIDE_BY_SIDE = 2
+PYTEST = $(BIN)/python -m pytest -q -n $(or $(JOBS),$(SIDE_BY_SIDE)) --dist loadfile
 
 unit contract integration acceptance: setup
 	$(PYTEST) tests/$@ -m $@

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 from flask import Flask, request
 
 from localai.errors import NotAuthenticated
-from web.auth.sessions import COOKIE, CSRF_HEADER, Sessions
+from web.auth.sessions import COOKIE, CSRF_HEADER, Sessions, sessions
 from web.errors import WriteWithoutToken
 from web.identity import Keys, presented_keys
+from web.services import services
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -49,24 +50,25 @@ def access_of(view: Callable[..., Any]) -> Access:
     return found
 
 
-def check_access(app: Flask, keys: Keys, sessions: Sessions) -> None:
+def check_access(app: Flask) -> None:
     """Refuse a request before its view is called. Raises NotAuthenticated or WriteWithoutToken inside the request."""
 
     def check() -> None:
         view = app.view_functions.get(request.endpoint or "")
         if view is None or access_of(view) in (Access.ANYBODY, Access.NODE):
             return
+        keys = services().keys
         if not any(keys.accept(key) for key in presented_keys(request.headers)):
-            _check_cookies(keys, sessions)
+            _check_cookies(keys, sessions())
 
     app.before_request(check)
 
 
-def _check_cookies(keys: Keys, sessions: Sessions) -> None:
+def _check_cookies(keys: Keys, known: Sessions) -> None:
     """A browser sends cookies also with what another site makes it write; a header of ours that site cannot add."""
     session, shown = request.cookies.get(COOKIE), request.headers.get(CSRF_HEADER, "")
-    if session and sessions.accept(session):
-        may_write = sessions.may_write(session, shown)
+    if session and known.accept(session):
+        may_write = known.may_write(session, shown)
     elif keys.accept(request.cookies.get("token", "")):
         may_write = bool(shown)
     else:

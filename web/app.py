@@ -79,18 +79,27 @@ def create_app() -> Flask:
 
 def make_app(built: services.Services) -> Flask:
     """The application over services that are not started."""
-    app = Flask(__name__, static_folder=None)
+    return serve(make_routes(), built)
+
+
+def serve(app: Flask, built: services.Services) -> Flask:
+    """Let these services answer the routes."""
     app.config["BODY_LIMIT_BYTES"] = built.settings.upload_limit_mb * MIB
+    services.install(app, built)
+    sessions.install(app, sessions.Sessions(built.keys))
+    return app
+
+
+def make_routes() -> Flask:
+    """Every route, who may call it, and what its errors look like; nothing that answers yet."""
+    app = Flask(__name__, static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.json.ensure_ascii = False  # type: ignore[attr-defined]
     # A model's name may hold what looks like a folder: `org/name` and `org//name` are two names.
     app.url_map.merge_slashes = False
-    services.install(app, built)
     request_log.install(app)
     metrics.install(app)
-    known_sessions = sessions.Sessions(built.keys)
-    sessions.install(app, known_sessions)
-    access.check_access(app, built.keys, known_sessions)
+    access.check_access(app)
     app.before_request(_refuse_nul)
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,7 @@ from localai.settings import Settings
 from tests.fakes.inference import FakeInference, Script
 from tests.fakes.loads import FakeLoads
 from tests.fakes.routing import FakeClock, FakeSnapshot, Replica
-from web.app import make_app
+from web.app import make_routes, serve
 from web.identity import Keys, NodeKeys
 from web.services import Services
 from web.serving import Serving
@@ -87,6 +89,18 @@ class Retired:
         self.retired.append(process_instance)
 
 
+@functools.cache
+def _compiled() -> Flask:
+    return make_routes()
+
+
+def _routes() -> Flask:
+    """Routes of one bench. They are compiled once, which takes longer than most tests that use them."""
+    app = copy.copy(_compiled())
+    app.config, app.extensions = copy.copy(app.config), {}
+    return app
+
+
 class WebBench:
     """The application, its client, and the fakes behind it."""
 
@@ -136,7 +150,7 @@ class WebBench:
             close=lambda: None,
         )
         assert not replaced
-        self.app: Flask = make_app(services)
+        self.app: Flask = serve(_routes(), services)
         self.client: FlaskClient = self.app.test_client()
 
     def model(self, name: str, script: Script | None = None, **keys: str) -> Replica:
