@@ -53,13 +53,14 @@ def one(seed: int, profile: Profile = ALL, *, trace: bool = False) -> tuple[Worl
     return world, broken + [Violation("no_fault_inside", text) for text in [*world.hub.errors, *errors]]
 
 
-def several(seeds: range, until: float = float("inf")) -> Seen:
-    """Schedules of these seeds, as many as can be begun until then (monotonic). A few broken ones are enough."""
+def several(seeds: range, least: int | None = None, until: float = 0.0) -> Seen:
+    """Schedules of these seeds: ``least`` of them (None: all), and more until then (monotonic). A few broken are enough."""
+    least = len(seeds) if least is None else least
     seen = Seen()
     gc.freeze()  # what was imported is never garbage
     gc.set_threshold(100_000)  # a world dies with its schedule: looking for garbage within one finds nothing
     for seed in seeds:
-        if time.monotonic() >= until or len(seen.broken) >= ENOUGH:
+        if (seen.schedules >= least and time.monotonic() >= until) or len(seen.broken) >= ENOUGH:
             break
         world, broken = one(seed)
         seen.schedules += 1
@@ -99,8 +100,8 @@ def smaller(seed: int, rule: str, near: int = 30) -> tuple[int, Profile]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5000, help="how many schedules")
-    parser.add_argument("--minutes", type=float, default=3.0, help="longest time; 0 = until all are done")
+    parser.add_argument("--seeds", type=int, default=5000, help="how many schedules at least")
+    parser.add_argument("--minutes", type=float, default=3.0, help="how long at least; 0 = no schedule more")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--trace", type=int, metavar="SEED", help="run one schedule and print what happened")
@@ -108,8 +109,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.trace is not None:
         return _print_one(given.trace)
     began = time.monotonic()
-    until = began + given.minutes * 60 if given.minutes else float("inf")
-    shares = [(range(given.first + job, given.first + given.seeds, given.jobs), until) for job in range(given.jobs)]
+    until = began + given.minutes * 60
+    shares = [
+        (
+            range(given.first + job, sys.maxsize, given.jobs),
+            len(range(job, given.seeds, given.jobs)),
+            until,
+        )
+        for job in range(given.jobs)
+    ]
     seen = Seen()
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
         for part in pool.starmap(several, shares):

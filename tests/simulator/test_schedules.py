@@ -22,6 +22,11 @@ def test_no_schedule_breaks_a_rule_of_the_protocol() -> None:
     assert {"succeeded", "failed", "cancelled", "requeued", "adopted", "resent", "stop_confirmed"} <= set(seen.events)
 
 
+def test_a_run_is_as_many_schedules_as_asked_for_and_more_until_its_time_has_come() -> None:
+    assert several(range(100), least=3).schedules == 3
+    assert several(range(5), least=3, until=float("inf")).schedules == 5
+
+
 def test_a_seed_is_a_schedule() -> None:
     (first, _), (second, _) = one(7), one(7)
     assert first.tables.job_events == second.tables.job_events
