@@ -50,7 +50,7 @@ def test_a_load_is_cancelled_from_the_row_of_its_model(open_page: Open, model: M
     button.click()
     dialog.get_by_role("button", name="Cancel the load").click()
     expect(page.locator("#said")).to_have_text(f"The load of {name} is stopped.")
-    expect(row_of(page, name).locator(".status")).to_have_text(re.compile("^(cancelled|not loaded)$"))
+    expect(row_of(page, name).locator(".status")).to_have_text(re.compile("^(cancelled|unloaded)$"))
     shown = server.get(f"/api/jobs/{job}").json()
     assert (shown["state"], shown["stop_state"]) == ("cancelled", "confirmed")
 
@@ -76,7 +76,7 @@ def test_a_model_is_unloaded_from_its_row_and_a_cleanup_is_called_by_its_model(
     page = open_page("/app/models").page
     row_of(page, name).get_by_role("button", name=f"Unload {name}").click()
     page.get_by_role("dialog", name=f"Unload {name}?").get_by_role("button", name="Unload").click()
-    expect(row_of(page, name)).to_contain_text("not loaded")
+    expect(row_of(page, name)).to_contain_text("unloaded")
     page.goto(page.url.replace("/models", "/jobs?kind=replica.cleanup"))
     expect(page.get_by_role("link", name=re.compile(rf"^{name}#0 \(process [0-9a-f]{{8}}\)$"))).to_be_visible()
 

@@ -20,7 +20,7 @@ def test_a_model_is_loaded_from_its_row_and_the_row_follows(open_page: Open, mod
     name = model("row", "load_delay:3s")
     page = open_page("/app/models").page
     row = page.get_by_role("row", name=re.compile(f"^{name} "))
-    expect(row.get_by_text("not loaded")).to_be_visible()
+    expect(row.get_by_text("unloaded")).to_be_visible()
     row.get_by_role("button", name=f"Load {name}").click()
     expect(row.get_by_role("progressbar")).to_be_visible()
     expect(row.get_by_role("link", name=f"Job of {name}")).to_be_visible()
@@ -60,12 +60,12 @@ def newcomer(server: Frontend) -> Iterator[str]:
 def test_a_new_node_waits_until_it_is_approved_here(open_page: Open, newcomer: str) -> None:
     visit = open_page("/app/nodes")
     row = visit.page.get_by_role("row", name=re.compile("^newcomer "))
-    expect(row).to_contain_text("waiting for approval")
+    expect(row).to_contain_text("pending")
     assert visit.violations() == []
     visit.page.get_by_role("button", name="Approve newcomer").focus()
     visit.page.keyboard.press("Enter")
     expect(row.get_by_role("button", name="Approve newcomer")).to_have_count(0)
-    expect(row).not_to_contain_text("waiting for approval")
+    expect(row).not_to_contain_text("pending")
     expect(visit.page.locator("#said")).to_have_text("newcomer is approved.")
 
 

@@ -1,41 +1,44 @@
-// How is a state said: one word or two, and a tone that the dot before it repeats.
+// How is a state shown: by its word, which is the same everywhere, and a tone that the dot before it repeats.
 
 import { h } from "../lib/dom.js";
 
-/** @type {Record<string, [string, string]>} state of a job or model, status of a node: [tone, words] */
-const WORDS = {
-  queued: ["wait", "queued"],
-  running: ["busy", "running"],
-  succeeded: ["good", "succeeded"],
-  cancelled: ["off", "cancelled"],
-  failed: ["bad", "failed"],
-  quarantined: ["bad", "quarantined"],
-  loaded: ["good", "loaded"],
-  unloaded: ["off", "not loaded"],
-  disabled: ["off", "switched off"],
-  pending: ["busy", "load pending"],
-  installing: ["busy", "installing"],
-  staging: ["busy", "staging"],
-  loading: ["busy", "loading"],
+/** @type {Record<string, string>} state of a job or model -> tone */
+const TONES = {
+  queued: "wait",
+  running: "busy",
+  succeeded: "good",
+  cancelled: "off",
+  failed: "bad",
+  quarantined: "bad",
+  loaded: "good",
+  unloaded: "off",
+  disabled: "off",
+  pending: "busy",
+  installing: "busy",
+  staging: "busy",
+  loading: "busy",
 };
 
-/** @type {Record<string, [string, string]>} */
-const NODE_WORDS = {
-  healthy: ["good", "healthy"],
-  pending: ["wait", "waiting for approval"],
-  unhealthy: ["bad", "not answering"],
-  offline: ["off", "offline"],
-  draining: ["wait", "draining"],
-  drained: ["off", "drained"],
+/** @type {Record<string, string>} status of a node -> tone */
+const NODE_TONES = {
+  healthy: "good",
+  pending: "wait",
+  unhealthy: "bad",
+  offline: "off",
+  draining: "wait",
+  drained: "off",
 };
 
 /** @param {string} state */
-export const status = (state) => said(WORDS[state] ?? ["off", state]);
+export const status = (state) => said(TONES[state], state);
 
 /** @param {string} state */
-export const nodeStatus = (state) => said(NODE_WORDS[state] ?? ["off", state]);
+export const nodeStatus = (state) => said(NODE_TONES[state], state);
 
-/** @param {[string, string]} words */
-function said([tone, text]) {
-  return h("span", { class: `status ${tone}` }, text);
+/**
+ * @param {string | undefined} tone
+ * @param {string} text
+ */
+function said(tone, text) {
+  return h("span", { class: `status ${tone ?? "off"}` }, text);
 }
