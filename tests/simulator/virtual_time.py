@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from greenlet import getcurrent, greenlet
 
@@ -102,10 +101,6 @@ class Task(greenlet):
             process.tasks.discard(self)
 
 
-#: Tasks without work, of every hub under one greenlet.
-_IDLE: WeakKeyDictionary[greenlet, list[Task]] = WeakKeyDictionary()
-
-
 class Signal:
     """Something that tasks wait for. `set` wakes those that wait at that moment, and whoever comes before `clear`."""
 
@@ -156,7 +151,8 @@ class Hub:
         self.faults = Faults()
         self._due: list[tuple[float, int, Any, int]] = []
         self._count, self._until = 0, 0.0
-        self._idle = _IDLE.setdefault(self.root, [])
+        #: Tasks without work.
+        self._idle: list[Task] = []
         self.trace: list[str] | None = None
         #: How often each step boundary was passed, and how often a process died or froze there.
         self.passed, self.crashed = Counter[str](), Counter[str]()
@@ -257,6 +253,9 @@ class Hub:
             for task in list(process.tasks):
                 if task and not task.dead:
                     task.throw(Crashed)
+        for task in self._idle:
+            task.throw(Crashed)
+        self._idle.clear()
 
     def log(self, text: str) -> None:
         if self.trace is not None:
