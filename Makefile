@@ -48,7 +48,7 @@ sim: setup ## the engine's steps in virtual time: SEEDS=5000 MINUTES=3 FIRST=0
 	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) tests/simulator -m simulator
 	$(BIN)/python -m tests.simulator.run --seeds $(or $(SEEDS),5000) --minutes $(or $(MINUTES),3) --first $(or $(FIRST),0)
 
-prove: setup ## the long runs on real processes, 2.5 h: ARGS="--size short", ARGS="--only loads --seed 7"
+prove: setup ## the long runs on real processes, 1.8 h: ARGS="--size short", ARGS="--only loads --seed 7"
 	$(if $(ARGS),,$(BIN)/python -m pytest -q tests/acceptance -m long)
 	$(BIN)/python -m tests.prove $(ARGS)
 

@@ -47,7 +47,7 @@ PROOFS: dict[str, Proof] = {
     "database": Proof(database.prove, 2),
     "bus": Proof(bus.prove, 3),
     "crashes": Proof(crashes.prove, 11),
-    "schedules": Proof(schedules.prove, 90),
+    "schedules": Proof(schedules.prove, 40),
 }
 
 
