@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,6 +144,16 @@ signal.pause()
         eventually(lambda: not alive(left), "the leftover gone")
 
 
+@pytest.fixture
+def no_signal_ignored() -> Iterator[None]:
+    """What ignores hangups and interrupts before us (nohup, a shell's background job) is obeyed, and hides the rule."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("no_signal_ignored")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stop_signal_ends_a_watch_and_stops_the_children(tmp_path: Path, number: signal.Signals) -> None:
     before = signal.getsignal(number)
