@@ -191,6 +191,12 @@ def test_tokens_of_a_text_can_be_asked(stub: BackendStub) -> None:
     assert answer.length == len(answer.tokens) > 0
 
 
+def test_models_that_are_dropped_as_soon_as_they_are_loaded_end(server: Running, model: Path) -> None:
+    stub = server.connect()
+    for number in range(40):
+        assert load(stub, model, Embeddings=number % 2 == 0).success
+
+
 def test_embeddings_come_from_a_model_loaded_for_them_only(stub: BackendStub, model: Path) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         stub.Embedding(pb.PredictOptions(Embeddings="hello"), timeout=LIMIT_S)

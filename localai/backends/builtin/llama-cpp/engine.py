@@ -46,6 +46,8 @@ class Engine:
         except RuntimeError as error:
             raise LoadFailed(f"llama.cpp could not load {params.model.path}: {error}") from None
         self._key = params.api_keys[0]
+        # Its loop answers this. An engine that is dropped before its loop runs waits for the end of it for ever.
+        self._server.handle_metrics()
 
     def _pools(self) -> bool:
         try:

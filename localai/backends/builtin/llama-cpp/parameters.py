@@ -76,6 +76,7 @@ def _listener(params: xllamacpp.CommonParams) -> None:
     params.api_keys = [secrets.token_urlsafe(32)]
     params.ui = False
     params.endpoint_slots = False
+    params.endpoint_metrics = True  # the engine itself asks it
     params.cors_origins = ""
     params.n_threads_http = 2
 
