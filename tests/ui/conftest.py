@@ -39,7 +39,11 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The browser first: without one no server is started."""
-    variables = {"LOCALAI_ENABLE_FAULT_BACKEND": "true", "LOCALAI_REGISTRATION_TOKEN": REGISTRATION_TOKEN}
+    variables = {
+        "LOCALAI_ENABLE_FAULT_BACKEND": "true",
+        "LOCALAI_REGISTRATION_TOKEN": REGISTRATION_TOKEN,
+        "LOCALAI_REPORT_WINDOW": "8s",  # the hold of a failed load, which a person must be able to meet
+    }
     found = Cluster(tmp_path_factory.mktemp("ui") / "cluster", {**SCALED_WINDOWS, **variables})
     try:
         yield found

@@ -72,20 +72,22 @@ def test_a_failed_job_says_why_with_the_last_words_of_the_process(
 def test_a_failed_load_is_tried_again_from_its_page_once_its_hold_is_over(
     open_page: Open, model: Model, server: Frontend
 ) -> None:
-    name = model("again", "load_fail:bad magic")
-    assert server.chat(name).status_code == 503
-    failed = server.jobs(subject=name)[0]["id"]
+    name = model("again", "load_fail:bad magic", "load_delay:3s")
+    asking = threading.Thread(target=server.chat, args=(name,))
+    asking.start()
+    failed = wait_for("a job", lambda: next(iter(server.jobs(subject=name)), None))["id"]
     visit = open_page()
     visit.provoked.append((503, "/retry"))
     page = visit.goto(f"/app/jobs/{failed}")
     button = page.get_by_role("button", name=f"Try again {name}")
-    button.click()
+    button.click()  # which is there once the load has failed, and the hold has just begun
     expect(page.locator("#said")).to_contain_text(re.compile(r"is not tried again: the failed load holds .* \d+ s"))
     wait_for("the end of the hold", lambda: not server.get(f"/api/jobs/{failed}").json()["hold_in_s"])
     button.click()
     expect(page).not_to_have_url(re.compile(failed))
     expect(page.locator(".title")).to_contain_text("failed")
     assert page.url.endswith(server.jobs(subject=name)[0]["id"])
+    asking.join(60)
 
 
 @pytest.mark.parametrize("job_id", ["nonsense", "5b2f8a58", "%3Cscript%3Ealert(1)%3C%2Fscript%3E", "..%2f..%2fetc"])
