@@ -20,6 +20,7 @@
     │   ├── JobEnded              a cancel of a job that ended by itself
     │   └── NotCancellable        a cancel of a job whose kind goes on until it is done
     ├── StorageUnavailable    the database refused or did not answer
+    │   └── RowsHeld              others held the same rows for too long; the transaction was undone and may be repeated
     ├── NoRoute               nobody listens for this node: it is absent
     ├── NodeQuiet             the node did not answer within the limit; nothing is known
     ├── NodeUnreachable       the bus or network gave no answer; nothing is known about the node
@@ -170,6 +171,10 @@ class NotCancellable(NotPossible):
 
 class StorageUnavailable(LocalAIError):
     """The database cannot be reached."""
+
+
+class RowsHeld(StorageUnavailable):
+    """Others held the same rows of the database for too long; nothing was changed."""
 
 
 class NoRoute(LocalAIError):

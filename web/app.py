@@ -136,7 +136,10 @@ def _refuse(error: LocalAIError) -> Response:
     row = errors.row_of(error)
     if row.status >= 500:
         log.warning(
-            "%s: %s", type(error).__name__, error.message, extra=logs.fields(request_id=request_log.request_id())
+            "%s: %s",
+            type(error).__name__,
+            error.message,
+            extra=logs.fields(request_id=request_log.request_id(), **error.facts),
         )
     headers = {}
     if isinstance(error, NotAuthenticated):

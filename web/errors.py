@@ -102,6 +102,14 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.StorageUnavailable: Row(
         503, "storage_unavailable", _UNAVAILABLE, "The database refused or did not answer in time.", 5, own_text=False
     ),
+    errors.RowsHeld: Row(
+        503,
+        "storage_busy",
+        _UNAVAILABLE,
+        "Others held the same rows of the database, ten times in a row; nothing was changed.",
+        5,
+        own_text=False,
+    ),
     errors.NoRoute: Row(503, "node_absent", _UNAVAILABLE, "No agent listens for the node.", 10),
     errors.NodeQuiet: Row(504, "node_quiet", _UNAVAILABLE, "The agent did not answer in time; nothing is known.", 10),
     errors.NodeUnreachable: Row(

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from localai import logs
-from localai.errors import StorageUnavailable
+from localai.errors import RowsHeld, StorageUnavailable
 
 log = logs.get(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: A lock is waited for one second, so this is as long as a statement may take.
+TRIES = 10
+#: lock_not_available, deadlock_detected, serialization_failure.
+_HELD = frozenset({"55P03", "40P01", "40001"})
 
 
 class UnitOfWork:
@@ -21,7 +30,8 @@ class UnitOfWork:
 
     Leaves by commit, by rollback for an ordinary exception, and by throwing the connection away for anything else (a
     killed greenlet, a timeout, an interrupt): such an exception may have cut a statement in two. A database that
-    cannot be reached, refuses or does not answer in time becomes StorageUnavailable, whose text carries no SQL.
+    cannot be reached, refuses or does not answer in time becomes StorageUnavailable, whose text carries no SQL; one
+    that undid the transaction for the locks of others becomes RowsHeld.
     """
 
     def __init__(self, engine: Engine, *, isolation: str | None = None) -> None:
@@ -115,6 +125,26 @@ def units_of(engine: Engine) -> UnitOfWorkFactory:
     return lambda: UnitOfWork(engine)
 
 
+def repeated(move: Callable[P, R]) -> Callable[P, R]:
+    """A move of a store that somebody waits for, made again where the locks of others undid its transaction.
+
+    For moves that are one transaction, or whose earlier ones only read. A holder that stands still for a moment (a
+    slow disk, a busy machine) then costs the time and not the move. Raises RowsHeld after `TRIES`.
+    """
+
+    @wraps(move)
+    def made(*arguments: P.args, **named: P.kwargs) -> R:
+        for tried in range(1, TRIES):
+            try:
+                return move(*arguments, **named)
+            except RowsHeld as error:
+                held = logs.fields(move=move.__qualname__, tried=tried, reason=error.facts.get("reason"))
+                log.info("rows are held by others: once more", extra=held)
+        return move(*arguments, **named)
+
+    return made
+
+
 def _storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: storable(value) if isinstance(value, str) else value for name, value in parameters.items()}
 
@@ -132,13 +162,15 @@ def translate(error: SQLAlchemyError) -> Exception:
     """StorageUnavailable for what the database's state explains, the error itself for a fault of ours.
 
     Decided by class and SQLSTATE, never by text: connection failures (08), shut-down and cancelled statements (57),
-    lack of resources (53), lock timeouts (55P03), deadlocks and serialization failures (40).
+    lack of resources (53), unknown ends (40); RowsHeld for lock timeouts, deadlocks and serialization failures.
     """
     if isinstance(error, PoolTimeout):
         return StorageUnavailable("every database connection of this process is busy", reason="pool")
     if isinstance(error, DBAPIError):
         state = str(getattr(error.orig, "pgcode", None) or "")
-        if error.connection_invalidated or state[:2] in ("08", "57", "53", "40") or state == "55P03":
+        if state in _HELD:
+            return RowsHeld(reason=state)
+        if error.connection_invalidated or state[:2] in ("08", "57", "53", "40"):
             return StorageUnavailable(reason=state or "connection")
         if not state and isinstance(error, OperationalError | InterfaceError):
             return StorageUnavailable(reason="connection")

@@ -22,6 +22,9 @@ log = logs.get(__name__)
 #: A status younger than this is good enough for the answer of a waiter whose time is over.
 STATUS_AGE_S = 1.0
 
+#: A request for a load is answered within the limits of connections and statements, also where rows are held.
+ANSWER_LIMIT_S = 30.0
+
 #: What a client is told of its load is this old at most, also of work that no event of the load speaks of.
 TOLD_POLL_S = 2.0
 
@@ -86,6 +89,8 @@ class Attempt:
         self.looking, self.looked_at = threading.Lock(), -math.inf
         #: Makes the error of a waiter, where there is nothing to wait for. One error cannot be raised by many.
         self.refusal: Callable[[], LocalAIError] | None = None
+        #: The request for the load was answered once: there is a row, a replica or a refusal.
+        self.answered = False
         #: The load succeeded and the table was read since.
         self.done = False
 
@@ -165,7 +170,13 @@ class Attempts:
             attempt.nudged.set()
 
     def loading(self, attempt: Attempt) -> LocalAIError:
-        """The answer of a waiter whose time is over, with a status that is young; an old one is never shown as news."""
+        """The answer of a waiter whose time is over, with a status that is young; an old one is never shown as news.
+
+        Before the request for the load is answered there is nothing to say, so that is waited for.
+        """
+        with attempt.changed:
+            if not attempt.changed.wait_for(lambda: attempt.answered, ANSWER_LIMIT_S):
+                return StorageUnavailable()
         if attempt.job_id is not None and attempt.refusal is None:
             with attempt.looking:  # a thousand waiters may be late at once, and all are to say the same
                 if max(attempt.looked_at, attempt.read_at or -math.inf) + STATUS_AGE_S < self._clock():
@@ -195,6 +206,7 @@ class Attempts:
             except Exception:
                 log.exception("following the load of %s failed", attempt.model)
                 attempt.refusal = LocalAIError
+            attempt.answered = True
             attempt.tell()
             if attempt.job_id is not None and attempt.read_at is None:
                 continue  # an event may have passed before the job was known here
@@ -216,10 +228,16 @@ class Attempts:
                 self._request(attempt)
             else:
                 self._read(attempt, attempt.job_id)
-        except StorageUnavailable:
+        except StorageUnavailable as error:
             # Before there is a row the request fails: a cold load never runs without a job.
             if attempt.job_id is None:
-                attempt.refusal = StorageUnavailable
+                log.warning(
+                    "no load of %s could be requested: %s",
+                    attempt.model,
+                    error.message,
+                    extra=logs.fields(**error.facts),
+                )
+                attempt.refusal = type(error)
 
     def _request(self, attempt: Attempt) -> None:
         ticket = self._loads.request(attempt.model, attempt.revision)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from localai.db.queries import load_queries
-from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.ids import NodeId
 from localai.jobs.job import Job
 from localai.jobs.quarantine_rules import Streak, blocking
@@ -31,6 +31,7 @@ class PgQuarantines:
         with self._unit_of_work() as uow:
             return blocked(uow, model, None, self._after)
 
+    @repeated
     def lift(self, model: str) -> int:
         with self._unit_of_work() as uow:
             lifted = uow.execute(SQL["lift_streaks"], {"model": model}).all()

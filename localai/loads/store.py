@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localai.db.queries import load_queries
-from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.errors import StorageUnavailable
 from localai.ids import JobId, NodeId, OwnerId, new_id
 from localai.jobs.attempts import insert, lock_subject
@@ -50,6 +50,7 @@ class PgLoadStore:
 
     # LoadMoves
 
+    @repeated
     def request(self, model: str, revision: str) -> tuple[Intake, Job] | Quarantined:
         """A live attempt is found without the subject's lock: a crowd that waits for one model never queues for it."""
         with self._unit_of_work() as uow:
@@ -103,6 +104,7 @@ class PgLoadStore:
             uow.execute(JOBS_SQL["raise_routing_version"])
             return finished
 
+    @repeated
     def revise(self, model: str, revision: str) -> bool:
         named = {"model": model, "revision": revision}
         with self._unit_of_work() as uow:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from localai.db.queries import load_queries
-from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.errors import NotTheNextLife
 from localai.ids import NodeId, new_id
 from localai.nodes.ports import NewLife
@@ -126,6 +126,7 @@ class PgNodeStore(Generic[Moved]):
         with self._unit_of_work() as uow:
             return [_view(row) for row in uow.execute(SQL["list_nodes"], {"id": node_id}).mappings()]
 
+    @repeated
     def _routed(self, statement: str, parameters: Mapping[str, Any]) -> bool:
         with self._unit_of_work() as uow:
             changed = uow.execute(SQL[statement], parameters).first() is not None

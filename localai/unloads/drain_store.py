@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.ids import JobId, NodeId, OwnerId
 from localai.jobs.attempts import CANCEL, end, insert, lock_subject
 from localai.jobs.event_rules import ConfirmStop, FinishWork
@@ -42,6 +42,7 @@ class PgDrainStore:
     def __init__(self, unit_of_work: UnitOfWorkFactory, windows: Windows, kinds: Kinds = KINDS) -> None:
         self._unit_of_work, self._windows, self._kinds = unit_of_work, windows, kinds
 
+    @repeated
     def begin(self, node_id: NodeId, wish: Wish) -> tuple[Job, bool] | None:
         """Take a node out of use and write the job that empties it; whether it is new. None: there is no such node.
 
@@ -55,6 +56,7 @@ class PgDrainStore:
             raise_version(uow)
             return begun
 
+    @repeated
     def resume(self, node_id: NodeId, actor: str) -> Resumed | None:
         """Let a node get work again and call its drain off. None: there is no such node."""
         with self._unit_of_work() as uow:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.ids import JobId, NodeId, OwnerId
 from localai.jobs.attempts import insert, lock_subject
 from localai.jobs.event_rules import FinishWork
@@ -34,6 +34,7 @@ class PgUnloadStore:
     def __init__(self, unit_of_work: UnitOfWorkFactory, windows: Windows, kinds: Kinds = KINDS) -> None:
         self._unit_of_work, self._windows, self._kinds = unit_of_work, windows, kinds
 
+    @repeated
     def begin(self, model: str, actor: str, node_id: NodeId | None = None) -> Begun:
         """Cancel the loads of a model, make its replicas unroutable, and write down what is to be gone.
 

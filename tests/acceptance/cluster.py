@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import httpx2
 import psutil
+import pytest
 import yaml
 
 API_KEY = "acceptance-key"
@@ -239,6 +240,16 @@ class Cluster:
         temporary.rename(self.models / f"{name.replace('/', '__')}.yaml")
         return name
 
+    def complaints(self, last: int = 12) -> list[str]:
+        """The last warnings and errors in the logs of all processes, by time."""
+        lines = [
+            line[:400]
+            for log in self.folder.rglob("*.log")
+            for line in log.read_text(errors="replace").splitlines()
+            if any(word in line for word in (" WARNING ", " ERROR ", " CRITICAL ", "FATAL:"))
+        ]
+        return sorted(lines)[-last:]
+
     def close(self) -> None:
         for process in reversed(self.started):
             if process.popen.poll() is None:
@@ -246,6 +257,15 @@ class Cluster:
                     process.stop()
                 finally:
                     process.kill_all()
+
+
+def show_complaints(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Add what the processes of its clusters complained about to the report of a test that failed."""
+    if not report.failed:
+        return
+    for value in getattr(item, "funcargs", {}).values():
+        if isinstance(value, Cluster):
+            report.sections.append(("warnings of the cluster", "\n".join(value.complaints())))
 
 
 @dataclass

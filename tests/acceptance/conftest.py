@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cluster import SCALED_WINDOWS, Cluster
+from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, show_complaints
 
 
 @pytest.fixture
@@ -29,6 +29,14 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
         yield cluster
     finally:
         cluster.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With a test that failed, show what the processes of its cluster complained about last."""
+    report = yield
+    show_complaints(item, report)
+    return report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

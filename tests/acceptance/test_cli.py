@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def server(shared_cluster: Cluster) -> Iterator[Frontend]:
     """`localai up` with scaled windows and the fault backend."""
-    frontend = shared_cluster.up()
+    # The hold of a failed load must be met by a fourth command, and each is a process that starts.
+    frontend = shared_cluster.up(LOCALAI_REPORT_WINDOW="15s")
     frontend.wait_for_nodes(1)
     yield frontend
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import API_KEY, SCALED_WINDOWS, Cluster, Frontend
+from tests.acceptance.cluster import API_KEY, SCALED_WINDOWS, Cluster, Frontend, show_complaints
 from tests.ui.browser import Browser, Scheme, Visit, launch
 
 REGISTRATION_TOKEN = "ui-registration-token"
@@ -23,6 +23,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if report.when == "call":
         item.stash[_FAILED] = report.failed
+    show_complaints(item, report)
     return report
 
 

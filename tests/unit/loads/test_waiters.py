@@ -12,7 +12,15 @@ import pytest
 
 from localai.bus.memory import MemoryBus
 from localai.bus.subjects import job_progress, job_result
-from localai.errors import BackendUnavailable, CallCancelled, LocalAIError, ModelHeld, ModelLoading, StorageUnavailable
+from localai.errors import (
+    BackendUnavailable,
+    CallCancelled,
+    LocalAIError,
+    ModelHeld,
+    ModelLoading,
+    RowsHeld,
+    StorageUnavailable,
+)
 from localai.loads.attempts import Status
 from localai.loads.waiters import Patience, Tell, Waiter, Waiters
 from tests.fakes.loads import FakeLoads
@@ -139,6 +147,37 @@ def test_lj_12_the_budget_ends_in_model_loading_with_the_newest_progress() -> No
     assert error.loading["model"] == "m"
     assert error.retry_after_s == 7
     bench.pool.shutdown()
+
+
+def test_lj_12_a_budget_that_ends_before_the_load_has_a_row_waits_for_the_row() -> None:
+    late = threading.Event()
+
+    class Clock(FakeClock):
+        def __call__(self) -> float:
+            if self.now > 1000.0:
+                late.set()
+            return self.now
+
+    clock = Clock()
+    bench = Bench(wait_s=60, clock=clock)
+    bench.loads.on_request = lambda: late.wait(LIMIT_S)
+    _, wait = bench.attach()
+    clock.advance(61)
+    for attempt in bench.waiters._means.attempts._all():
+        attempt.tell()
+    error = wait.exception(LIMIT_S)
+    assert isinstance(error, ModelLoading), error
+    assert error.loading["job_id"] == "job-1"
+    bench.pool.shutdown()
+
+
+def test_a_request_for_a_load_that_rows_refuse_says_so(bench: Bench) -> None:
+    def refuse() -> None:
+        raise RowsHeld(reason="55P03")
+
+    bench.loads.on_request = refuse
+    waits = [bench.attach()[1] for _ in range(5)]
+    assert {type(wait.exception(LIMIT_S)) for wait in waits} == {RowsHeld}
 
 
 def test_a_lost_event_only_delays_until_the_poll() -> None:
