@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from enum import StrEnum
+from types import FrameType
 
 from localai import logs
 
@@ -51,12 +53,23 @@ class Ending:
         self.asked.set()
 
     def on_signals(self) -> None:
-        """Take SIGTERM and SIGINT. Call it on the main thread."""
+        """Take SIGTERM and SIGINT. Call it on the main thread.
 
-        def on_signal(number: int, _frame: object) -> None:
-            # A handler runs between two steps of the main thread, which may hold the very locks that `ask` takes.
-            name = signal.Signals(number).name
-            threading.Thread(target=self.ask, args=(Why.SIGNAL, name), name="ending", daemon=True).start()
-
+        They are read from a pipe by a thread. A handler would run in the main thread only, which sleeps on where another
+        thread got the signal (the usual case after a pause of the process), and which may hold the locks of `ask`.
+        """
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, on_signal)
+            signal.signal(number, _note_nothing)
+        threading.Thread(target=self._read_signals, args=(read,), name="ending", daemon=True).start()
+
+    def _read_signals(self, pipe: int) -> None:
+        while True:
+            for number in os.read(pipe, 64):
+                self.ask(Why.SIGNAL, signal.Signals(number).name)
+
+
+def _note_nothing(number: int, frame: FrameType | None) -> None:
+    """Without a handler of its own a signal does not reach the pipe."""

@@ -208,7 +208,7 @@ def _revision(server: Frontend, name: str) -> str:
 def test_i7_a_stream_under_way_finishes_while_its_model_is_unloaded_and_new_requests_load_anew(
     shared_cluster: Cluster, server: Frontend
 ) -> None:
-    name = model(shared_cluster, server, "cli-drained", "tokens:60", "token_delay:100ms")
+    name = model(shared_cluster, server, "cli-drained", "tokens:150", "token_delay:100ms")
     assert run(server, "models", "load", name, "--wait").returncode == 0
     (old,) = replicas(server, name)
     stream = Stream(server, name)
@@ -218,7 +218,7 @@ def test_i7_a_stream_under_way_finishes_while_its_model_is_unloaded_and_new_requ
     assert fresh.status_code == 200, fresh.text
     assert unload.poll() is None and not stream.ended, "the stream is still under way, and the unload waits for it"
     stream.wait()
-    assert ("".join(stream.words).split()[-1], stream.ended) == ("tok60", ["done"]), "every word and the end"
+    assert ("".join(stream.words).split()[-1], stream.ended) == ("tok150", ["done"]), "every word and the end"
     out, err = unload.communicate(timeout=LIMIT_S)
     assert unload.returncode == 0, err
     assert f"model.unload {name} succeeded" in out and "1 request in flight on " in err
@@ -231,7 +231,7 @@ def test_i7_a_stream_under_way_finishes_while_its_model_is_unloaded_and_new_requ
 
 
 def test_i7_an_edited_config_cuts_no_stream(shared_cluster: Cluster, server: Frontend) -> None:
-    name = model(shared_cluster, server, "cli-edited", "tokens:60", "token_delay:100ms")
+    name = model(shared_cluster, server, "cli-edited", "tokens:150", "token_delay:100ms")
     assert run(server, "models", "load", name, "--wait").returncode == 0
     (old,) = replicas(server, name)
     stream = Stream(server, name)
@@ -240,7 +240,7 @@ def test_i7_an_edited_config_cuts_no_stream(shared_cluster: Cluster, server: Fro
     wait_for("an answer of the new revision", lambda: _answer(server, name).endswith("tok1 tok2 tok3"))
     assert not stream.ended
     stream.wait()
-    assert ("".join(stream.words).split()[-1], stream.ended) == ("tok60", ["done"])
+    assert ("".join(stream.words).split()[-1], stream.ended) == ("tok150", ["done"])
     wait_for(
         "the old process gone",
         lambda: old["process_instance"] not in [row["process_instance"] for row in replicas(server, name)],

@@ -142,7 +142,7 @@ def test_requests_under_way_are_seen_on_their_node_and_gone_after(
     shared_cluster: Cluster, frontends: tuple[Frontend, Frontend]
 ) -> None:
     patient, hasty = frontends
-    shared_cluster.model("in-flight", "fault", "tokens:60", "token_delay:100ms")
+    shared_cluster.model("in-flight", "fault", "tokens:150", "token_delay:100ms")
     for frontend in frontends:
         frontend.wait_for_model("in-flight")
         assert frontend.chat_until_answered("in-flight", max_tokens=1).status_code == 200

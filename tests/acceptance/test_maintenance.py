@@ -144,7 +144,7 @@ def test_sc_04_a_frozen_agent_is_202_the_hold_ends_by_its_bound_and_the_thaw_con
 def test_sc_06_a_drain_meets_a_load_a_stream_and_an_idle_replica_at_once(
     machines: Cluster, front: Frontend, worker: Started
 ) -> None:
-    streaming = model(machines, front, "drain-stream", "tokens:40", "token_delay:100ms")
+    streaming = model(machines, front, "drain-stream", "tokens:150", "token_delay:100ms")
     idle = model(machines, front, "drain-idle")
     slow = model(machines, front, "drain-load", "load_delay:10m")
     for name in (streaming, idle):
@@ -161,7 +161,7 @@ def test_sc_06_a_drain_meets_a_load_a_stream_and_an_idle_replica_at_once(
     refused = front.post("/backend/load", {"model": idle})
     wait_for("the refusal of the only node", lambda: _failed(front, refused.json()["job_id"], "is draining"))
     stream.wait()
-    assert ("".join(stream.words).split()[-1], stream.ended) == ("tok40", ["done"]), "every word and the end"
+    assert ("".join(stream.words).split()[-1], stream.ended) == ("tok150", ["done"]), "every word and the end"
     assert run(front, "jobs", "watch", drain).returncode == 0
     assert (rows(front, worker), model_processes(worker)) == ({}, [])
 

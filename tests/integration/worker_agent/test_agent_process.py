@@ -174,6 +174,17 @@ def test_sc_05_sigterm_leaves_no_child_and_says_the_end(machine: Machine) -> Non
     assert not any(alive(instance) for instance in instances)
 
 
+def test_sc_05_sigterm_while_the_process_is_paused_ends_it_when_it_goes_on(machine: Machine) -> None:
+    """Any of its threads may get the signal then; the one that waits for the end must hear of it."""
+    agent = machine.ready(machine.start())
+    agent.popen.send_signal(signal.SIGSTOP)
+    eventually(lambda: psutil.Process(agent.popen.pid).status() == psutil.STATUS_STOPPED, "the pause")
+    agent.popen.terminate()
+    agent.popen.send_signal(signal.SIGCONT)
+    assert agent.exit_code() == 0
+    assert machine.frontend.deregistered == [1]
+
+
 def test_sc_02_after_kill_9_the_next_incarnation_ends_what_is_left_before_it_registers(machine: Machine) -> None:
     agent = machine.ready(machine.start())
     instance = machine.load("fork_child:true", "ignore_sigterm:true")
