@@ -55,8 +55,8 @@ class Ending:
     def on_signals(self) -> None:
         """Take SIGTERM and SIGINT. Call it on the main thread.
 
-        They are read from a pipe by a thread. A handler would run in the main thread only, which sleeps on where another
-        thread got the signal (the usual case after a pause of the process), and which may hold the locks of `ask`.
+        They are read from a pipe by a thread. A handler would run in the main thread only, which sleeps on where
+        another thread got the signal (the usual case after a pause), and which may hold the locks of `ask`.
         """
         read, write = os.pipe()
         os.set_blocking(write, False)
