@@ -166,7 +166,7 @@ def revision(server: Frontend, name: str) -> str:
 
 
 def test_an_answer_that_breaks_says_so_in_words(open_page: Open, model: Model) -> None:
-    name = model("brittle", "crash_after:4", "tokens:10")
+    name = model("brittle", "crash_after:4", "tokens:10", "token_delay:250ms")
     page = open_page("/app/chat").page
     ask(page, "Hello", name)
     card = page.locator(".card.failed")
