@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -251,12 +251,18 @@ class Cluster:
         return sorted(lines)[-last:]
 
     def close(self) -> None:
-        for process in reversed(self.started):
-            if process.popen.poll() is None:
-                try:
-                    process.stop()
-                finally:
-                    process.kill_all()
+        """End everything that was started; one that does not end by itself keeps no other running."""
+        with ExitStack() as stack:
+            for process in self.started:  # the last one first
+                stack.callback(self._end, process)
+
+    @staticmethod
+    def _end(process: Started) -> None:
+        if process.popen.poll() is None:
+            try:
+                process.stop()
+            finally:
+                process.kill_all()
 
 
 def show_complaints(item: pytest.Item, report: pytest.TestReport) -> None:
