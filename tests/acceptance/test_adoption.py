@@ -68,7 +68,7 @@ def test_lj_06_a_killed_owner_s_load_goes_on_and_its_waiters_are_answered(
     waiting: Future[httpx2.Response] = pool.submit(up.chat, "slow")
     told: Future[Heard] = pool.submit(listen, up, "slow")
     job = _loading(up, "slow")
-    processes = _model_processes(up.process.pid)
+    processes = wait_for("its process", lambda: _model_processes(up.process.pid))
     up.process.child("tasks.control").kill()
     answer = waiting.result(60)
     assert (answer.status_code, "slow" in answer.text) == (200, True), answer.text
