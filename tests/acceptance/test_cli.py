@@ -330,6 +330,7 @@ def test_the_bar_shows_the_bytes_of_a_model_that_is_staged(shared_cluster: Clust
     weights.unlink()
 
 
+@pytest.mark.usefixtures("server")
 def test_the_state_folder_alone_is_enough_on_the_same_machine(shared_cluster: Cluster, tmp_path: Path) -> None:
     variables = {"LOCALAI_STATE_DIR": str(shared_cluster.state_dir), "LOCALAI_API_KEY": API_KEY}
     ended = subprocess.run(
