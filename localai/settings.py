@@ -320,7 +320,7 @@ class Settings:
         "LOCALAI_THREADS",
         "integer",
         "0",
-        "Threads of a model process whose config names none; 0 means half the cores.",
+        "Threads of a model process whose config names none; 0 means half its processors, at most the CPU quota.",
         "worker up",
     )
     enable_fault_backend: bool = _setting(

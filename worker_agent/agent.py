@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import threading
 from collections.abc import Callable, Iterable
@@ -39,6 +38,7 @@ from worker_agent.processes.supervisor import Supervisor
 from worker_agent.reports import Intervals, Reporter
 from worker_agent.runner import OperationRunner, Parts
 from worker_agent.stops import StopResponder
+from worker_agent.telemetry import cgroups, cpu
 from worker_agent.telemetry.figures import Figures
 from worker_agent.tickers import Ticker
 
@@ -184,7 +184,7 @@ class Agent:
             ),
             fetcher=Fetcher(place.frontends, DigestCache(place.folders.models / ".digests.json"), place.hooks),
             supervisor=self.supervisor,
-            loader=Loader(place.addresses.dial_host, default_threads=settings.threads or _half_the_cores()),
+            loader=Loader(place.addresses.dial_host, default_threads=settings.threads or _default_threads()),
             models=place.folders.models,
             environ=partial(environ.of_order, base),
             kill_ttl_s=settings.worker_kill_ttl_s,
@@ -222,5 +222,5 @@ class Agent:
         return dial(self._place.addresses.dial_host, port)
 
 
-def _half_the_cores() -> int:
-    return max(1, (os.cpu_count() or 2) // 2)
+def _default_threads() -> int:
+    return cpu.default_threads(cpu.affinity(), cgroups.cpu_quota())

@@ -31,7 +31,8 @@ ON CONFLICT (name) DO UPDATE
        gpu_vendor = COALESCE(EXCLUDED.gpu_vendor, nodes.gpu_vendor),
        gpu_compute_capability = COALESCE(EXCLUDED.gpu_compute_capability, nodes.gpu_compute_capability),
        cpu_logical_cores = COALESCE(EXCLUDED.cpu_logical_cores, nodes.cpu_logical_cores),
-       cpu_usage_percent = EXCLUDED.cpu_usage_percent, cpu_load_1 = EXCLUDED.cpu_load_1,
+       cpu_usage_percent = COALESCE(EXCLUDED.cpu_usage_percent, nodes.cpu_usage_percent),
+       cpu_load_1 = COALESCE(EXCLUDED.cpu_load_1, nodes.cpu_load_1),
        last_heartbeat = clock_timestamp(), updated_at = clock_timestamp()
 RETURNING id, name, node_type, status, created_at, incarnation;
 
@@ -52,7 +53,8 @@ UPDATE nodes
        gpu_vendor = COALESCE(%(gpu_vendor)s, gpu_vendor),
        gpu_compute_capability = COALESCE(%(gpu_compute_capability)s, gpu_compute_capability),
        cpu_logical_cores = COALESCE(%(cpu_logical_cores)s, cpu_logical_cores),
-       cpu_usage_percent = %(cpu_usage_percent)s, cpu_load_1 = %(cpu_load_1)s
+       cpu_usage_percent = COALESCE(%(cpu_usage_percent)s, cpu_usage_percent),
+       cpu_load_1 = COALESCE(%(cpu_load_1)s, cpu_load_1)
  WHERE id = %(id)s AND incarnation = %(incarnation)s
 RETURNING status;
 

@@ -141,8 +141,9 @@ def automatic_labels(name: str, figures: Figures, max_replicas: int) -> dict[str
 
 
 def _vram_bucket(size: int) -> str:
-    gib = size / 1024**3
+    """The class by which a GPU is sold. Makers count 10^9 bytes, and the driver keeps a part: 15.8 are a card of 16."""
+    gigabytes = round(size / 1e9)
     for least, text in ((80, "80GB+"), (48, "48GB"), (24, "24GB"), (16, "16GB"), (8, "8GB")):
-        if gib >= least:
+        if gigabytes >= least:
             return text
-    return f"{round(gib)}GB"
+    return f"{gigabytes}GB"

@@ -110,4 +110,7 @@ def read_unload(body: Mapping[str, Any]) -> str:
 
 
 def _figures(data: Mapping[str, Any]) -> Figures:
-    return Figures(**{field.name: data[field.name] for field in fields_of(Figures)})
+    found = {field.name: data[field.name] for field in fields_of(Figures)}
+    if found["cpu_usage_percent"] is not None:
+        found["cpu_usage_percent"] = min(found["cpu_usage_percent"], 100.0)
+    return Figures(**found)

@@ -22,7 +22,7 @@ class Figures:
 
     @classmethod
     def of_this_machine(cls, models: Path) -> Figures:
-        return cls({"memory": memory.read, "disk": lambda: disk.read(models), "cpu": cpu.read, "gpu": gpu.read})
+        return cls({"memory": memory.read, "disk": lambda: disk.read(models), "cpu": cpu.CpuReading(), "gpu": gpu.read})
 
     def __call__(self) -> dict[str, float | int | str]:
         found: dict[str, float | int | str] = {}

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 
-_CGROUP = Path("/sys/fs/cgroup")
+from worker_agent.telemetry import cgroups
 
 
-def read(cgroup: Path = _CGROUP) -> dict[str, int]:
+def read(root: Path = cgroups.ROOT) -> dict[str, int]:
     """``total_ram`` and ``available_ram`` in bytes."""
     memory = psutil.virtual_memory()
-    total, available = memory.total, memory.available
-    limit, used = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
-    if limit is not None and used is not None and limit < total:
-        total, available = limit, min(available, max(0, limit - used))
+    total, available = within(memory.total, memory.available, cgroups.memory_groups(root))
     return {"total_ram": total, "available_ram": available}
 
 
-def _number(path: Path) -> int | None:
-    """The number in a control file; None when there is none, or no limit."""
-    try:
-        text = path.read_text(encoding="ascii").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+def within(total: int, available: int, groups: Iterable[cgroups.MemoryGroup]) -> tuple[int, int]:
+    """What remains of the machine's memory within the limits of groups. The smallest headroom counts."""
+    for group in groups:
+        total, available = min(total, group.limit), min(available, group.free)
+    return total, available

@@ -114,6 +114,19 @@ def test_nd_02_a_figure_that_was_not_read_keeps_its_last_value(world: World) -> 
     assert (shown.total_ram, shown.available_ram, shown.total_disk) == (8 * GIB, 2 * GIB, 100 * GIB)
 
 
+def test_nd_02_a_cpu_sample_that_failed_keeps_the_last_one_in_heartbeats_and_registrations(world: World) -> None:
+    service = _service(world, auto_approve=True)
+    figures = Figures(cpu_logical_cores=4, cpu_usage_percent=37.5, cpu_load_1=2.25)
+    registered = service.register(Registration(name="cpu-sample", figures=figures))
+    world.sql("UPDATE nodes SET last_heartbeat = last_heartbeat - interval '61 s' WHERE id = %(id)s", id=registered.id)
+    service.heartbeat(registered.id, registered.incarnation, Figures(available_ram=1))
+    for _ in range(2):
+        shown = world.nodes.get(registered.id)
+        assert shown is not None
+        assert (shown.cpu_logical_cores, shown.cpu_usage_percent, shown.cpu_load_1) == (4, 37.5, 2.25)
+        service.register(Registration(name="cpu-sample"))
+
+
 def test_nd_03_a_heartbeat_without_news_is_held_until_the_checkpoint(world: World) -> None:
     agent = Agent(world, total_ram=8 * GIB, available_ram=6 * GIB)
 

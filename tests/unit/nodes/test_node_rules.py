@@ -79,10 +79,24 @@ def test_a_drain_outlives_a_registration_and_gives_no_approval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gib", "label"), [(80, "80GB+"), (141, "80GB+"), (79, "48GB"), (24, "24GB"), (16, "16GB"), (8, "8GB"), (6, "6GB")]
+    ("mib", "label"),
+    [
+        (144_384, "80GB+"),
+        (81_559, "80GB+"),
+        (81_251, "80GB+"),
+        (46_068, "48GB"),
+        (40_960, "24GB"),
+        (24_564, "24GB"),
+        (22_731, "24GB"),
+        (16_376, "16GB"),
+        (15_109, "16GB"),
+        (12_288, "8GB"),
+        (8_188, "8GB"),
+        (6_144, "6GB"),
+    ],
 )
-def test_the_memory_of_a_gpu_is_a_label(gib: int, label: str) -> None:
-    labels = automatic_labels("n", Figures(gpu_vendor="nvidia", total_vram=gib * GIB), 2)
+def test_the_memory_of_a_gpu_is_labelled_by_the_class_it_is_sold_as(mib: int, label: str) -> None:
+    labels = automatic_labels("n", Figures(gpu_vendor="nvidia", total_vram=mib * 1024**2), 2)
     assert labels == {"node.name": "n", "node.replica-slots": "2", "gpu.vendor": "nvidia", "gpu.vram": label}
 
 

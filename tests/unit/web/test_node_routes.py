@@ -115,6 +115,11 @@ def test_a_heartbeat_leaves_out_what_the_node_could_not_read(bench: WebBench) ->
     assert (figures.available_ram, figures.cpu_load_1, figures.available_vram) == (2**40, 0.5, None)
 
 
+def test_a_cpu_usage_above_100_percent_is_clamped(bench: WebBench) -> None:
+    bench.client.post(f"/api/node/{NODE_ID}/heartbeat", json={"cpu_usage_percent": 103.4}, headers=NODE)
+    assert bench.nodes.beats[0][1].cpu_usage_percent == 100.0
+
+
 def test_a_heartbeat_of_an_unknown_node_is_404(bench: WebBench) -> None:
     unknown = "00000000-0000-4000-8000-000000000000"
     for headers in (NODE, REGISTRATION):

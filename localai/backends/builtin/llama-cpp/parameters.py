@@ -89,7 +89,7 @@ def _size(params: xllamacpp.CommonParams, options: backend_pb2.ModelOptions, *, 
     else:
         # Each slot holds a whole context, so that no request fails because of its neighbours.
         params.n_ctx = (options.ContextSize or DEFAULT_CONTEXT) * parallel
-    threads = options.Threads if options.Threads > 0 else max((os.cpu_count() or 2) // 2, 1)
+    threads = options.Threads if options.Threads > 0 else max(_processors() // 2, 1)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     batch = options.NBatch if options.NBatch > 0 else DEFAULT_BATCH
     on_gpu = options.NGPULayers != 0 and _has_gpu()
@@ -97,6 +97,11 @@ def _size(params: xllamacpp.CommonParams, options: backend_pb2.ModelOptions, *, 
         batch if on_gpu or options.Embeddings else min(batch, BATCH_OF_A_THREAD * threads)
     )
     params.n_gpu_layers = options.NGPULayers if on_gpu else 0
+
+
+def _processors() -> int:
+    """How many processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
 def _has_gpu() -> bool:

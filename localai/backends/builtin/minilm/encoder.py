@@ -92,7 +92,7 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     if not path.is_file():
         raise LoadFailed(f"{path} is missing")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads if threads > 0 else max((os.cpu_count() or 2) // 2, 1)
+    options.intra_op_num_threads = threads if threads > 0 else max(_processors() // 2, 1)
     # Idle threads that spin take the cores of the neighbours.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Without a pool of its own the memory of a long text is given back; that was measured and is not slower.
@@ -103,6 +103,11 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001  the engine has no public base class of its errors
         raise LoadFailed(f"onnxruntime could not load {path}: {error}") from None
+
+
+def _processors() -> int:
+    """How many processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
 def _parallel(options: Iterable[str]) -> int:
