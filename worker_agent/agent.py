@@ -89,17 +89,18 @@ class Agent:
         )
         self._bus = bus.connect(settings.nats_url, f"agent-{registered.name}")
         self._node_id = registered.node_id
-        self._tickers = [
-            Ticker("watchdog", settings.watchdog_interval_s, self.operations.watch),
-            Ticker("heartbeat", settings.heartbeat_interval_s, self.heartbeat.beat),
-            Ticker("health", settings.health_interval_s, self._look),
-            Ticker("queue-watch", 1.0, self.queue.check),
-        ]
         self._health = HealthCheck(
             serving=self.operations.serving,
             dial=self._dial,
             end_process=self.operations.end_process,
         )
+        self._tickers = [
+            Ticker("watchdog", settings.watchdog_interval_s, self.operations.watch),
+            Ticker("heartbeat", settings.heartbeat_interval_s, self.heartbeat.beat),
+            Ticker("health", settings.health_interval_s, self._health.look),
+            Ticker("housekeeping", settings.health_interval_s, self._tidy),
+            Ticker("queue-watch", 1.0, self.queue.check),
+        ]
 
     def start(self) -> None:
         """Begin to take orders."""
@@ -139,11 +140,11 @@ class Agent:
         last.start()
         last.join(LAST_REPORT_S)
 
-    def _look(self) -> None:
-        self._health.look()
-        reap_orphans()
+    def _tidy(self) -> None:
+        self._journal.catch_up()
         for output in self.supervisor.outputs():
             output.trim()
+        reap_orphans()
 
     def _make_supervisor(self) -> Supervisor:
         place = self._place

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from localai import logs
 from localai.ids import new_id
 from localai.jobs.operation_rules import (
     Cause,
@@ -28,6 +29,8 @@ from localai.jobs.operation_rules import (
 from worker_agent.processes import rules
 from worker_agent.processes.rules import Operation, Running, Stage, StartMove, StopMove
 from worker_agent.work import Work
+
+log = logs.get(__name__)
 
 Key = tuple[str, int]
 
@@ -342,7 +345,10 @@ class Operations:
             after = self._after
             self._lock.release()
             for action in after:
-                action()
+                try:
+                    action()
+                except Exception:  # the others must still happen
+                    log.exception("an action after a decision failed")
 
     def _find(self, key: Key) -> Operation | None:
         return self._operations.get(key) or self._tombstones.get(key)

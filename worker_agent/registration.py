@@ -67,8 +67,14 @@ def register(frontends: Frontends, body: Mapping[str, Any], stop: threading.Even
 
 
 def write_incarnation(path: Path, registered: Registered) -> None:
-    """Leave a note of who this agent is, for people and scripts on this machine. It holds no credential."""
+    """Leave a note of who this agent is, for people and scripts on this machine. It holds no credential.
+
+    The agent needs it for nothing, so it starts without one on a full disk.
+    """
     temporary = path.with_name(path.name + ".tmp")
     note = {"node_id": registered.node_id, "name": registered.name, "incarnation": registered.incarnation}
-    temporary.write_text(json.dumps(note) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        temporary.write_text(json.dumps(note) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        log.warning("the note of this incarnation cannot be written", extra=logs.fields(path=path, error=error))

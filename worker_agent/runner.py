@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from localai import logs
 from localai.errors import NotAuthenticated, NotFound, OperationFailed
+from localai.jobs.disk_full import cause_of
 from localai.jobs.kinds import MODEL_LOAD
 from localai.jobs.operation_rules import Cause, OperationError, Order, Phase, process_key
 from worker_agent.files.fetch import Fetcher
@@ -116,7 +116,7 @@ class OperationRun:
             log.warning("operation failed", extra=logs.fields(cause=error.cause, error=error.message))
             self._fail(OperationError(cause=error.cause, message=error.message, stderr_tail=error.stderr_tail))
         except OSError as error:
-            cause = Cause.DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else Cause.INTERNAL
+            cause = cause_of(error, Cause.INTERNAL)
             log.warning("operation failed", extra=logs.fields(cause=cause, error=error))
             self._fail(OperationError(cause=cause, message=str(error)))
         except Exception as error:

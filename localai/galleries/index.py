@@ -75,7 +75,7 @@ def _read_marker(marker: Path) -> set[str]:
         return set(json.loads(marker.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return set()
-    except ValueError:
+    except (ValueError, TypeError):
         # Damaged: better to lack an entry than to bring back what somebody removed.
         return {entry.name for entry in builtin_models()}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -16,6 +15,7 @@ from typing import IO
 from localai.errors import OperationFailed
 from localai.galleries import wheels
 from localai.galleries.workspaces import workspace
+from localai.jobs.disk_full import cause_of
 from localai.jobs.operation_rules import Cause
 from localai.staging.digests import CHUNK_BYTES, Cancelled, Digests, Progress, ignore_progress, never
 
@@ -151,8 +151,7 @@ def _as_failures(destination: Path, models_folder: Path) -> Iterator[None]:
     except (zipfile.BadZipFile, zlib.error) as error:
         raise OperationFailed(Cause.MODEL_FETCH_FAILED, f"the downloaded package is damaged: {error}") from None
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        cause = Cause.DISK_FULL if full else Cause.MODEL_FETCH_FAILED
+        cause = cause_of(error, Cause.MODEL_FETCH_FAILED)
         free = shutil.disk_usage(models_folder).free
         text = f"{destination} cannot be written: {error.strerror or error} ({free // 2**20} MiB free)"
         raise OperationFailed(cause, text) from None

@@ -9,6 +9,7 @@ from typing import Protocol
 from localai import logs
 from localai.errors import Replaced, StorageUnavailable
 from localai.ids import JobId
+from localai.jobs.disk_full import cause_of
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.operation_rules import Cause
 from localai.jobs.owner import Owner
@@ -94,7 +95,7 @@ class JobStepper:
             # A fault of ours would come back with every step: the job ends visibly instead of being tried for ever.
             log.exception("a step failed")
             text = f"a step of this job failed inside the server: {type(error).__name__}"
-            self._owner.fail(job, Cause.INTERNAL, text, ended=False)
+            self._owner.fail(job, cause_of(error, Cause.INTERNAL), text, ended=False)
 
     def _enter(self, job_id: JobId) -> bool:
         with self._lock:

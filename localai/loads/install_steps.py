@@ -15,6 +15,7 @@ from localai.clock import boottime
 from localai.errors import LocalAIError, OperationFailed, Replaced, StorageUnavailable
 from localai.ids import JobId
 from localai.jobs.announce import Announcer
+from localai.jobs.disk_full import cause_of
 from localai.jobs.event_rules import Progress, WakeControl
 from localai.jobs.job import Job
 from localai.jobs.kinds import MODEL_LOAD
@@ -133,7 +134,8 @@ class InstallSteps:
             self._owner.fail(job, Cause.BAD_CONFIG, error.message, ended=True)
         except Exception as error:
             log.exception("install")
-            self._owner.fail(job, Cause.INTERNAL, f"fetching failed inside the server: {error!r}", ended=True)
+            text = f"fetching failed inside the server: {error!r}"
+            self._owner.fail(job, cause_of(error, Cause.INTERNAL), text, ended=True)
         else:
             self._owner.finish(job)
         self._wake_load(job)

@@ -8,7 +8,12 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
+
+from localai import logs
+
+log = logs.get(__name__)
 
 
 class DigestCache:
@@ -17,6 +22,7 @@ class DigestCache:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self._failing = False
         self._known: dict[str, tuple[int, int, str]] = {}
         try:
             for name, (size, mtime_ns, digest) in json.loads(path.read_text(encoding="utf-8")).items():
@@ -36,11 +42,23 @@ class DigestCache:
         return known[2] if known is not None and known[:2] == (found.st_size, found.st_mtime_ns) else None
 
     def put(self, path: Path, digest: str) -> None:
-        """Remember the digest of a file as it is now."""
+        """Remember the digest of a file as it is now: on disk if there is room, else until this agent ends."""
         found = path.stat()
         with self._lock:
             self._known[str(path)] = (found.st_size, found.st_mtime_ns, digest)
-            # Two agents may share the folder; the last to write wins, and the other hashes again.
-            temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
+            self._write()
+
+    def _write(self) -> None:
+        """Two agents may share the folder: the last to write wins, and the other hashes again."""
+        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
+        try:
             temporary.write_text(json.dumps(self._known), encoding="utf-8")
             os.replace(temporary, self._path)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            if not self._failing:
+                log.warning("digests are not remembered on disk", extra=logs.fields(path=self._path, error=error))
+            self._failing = True
+        else:
+            self._failing = False

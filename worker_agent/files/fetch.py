@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -15,6 +14,7 @@ from typing import BinaryIO, Protocol
 
 from localai import logs
 from localai.errors import OperationFailed
+from localai.jobs.disk_full import is_disk_full
 from localai.jobs.operation_rules import Cause, StagedFile
 from localai.metrics import STAGING_BYTES
 from worker_agent.files.digests import DigestCache
@@ -280,7 +280,7 @@ def _disk_errors_are_typed(partial: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             partial.unlink(missing_ok=True)  # the room is worth more than a resume
             raise OperationFailed(Cause.DISK_FULL, f"no space left while writing {partial}") from None
         raise OperationFailed(Cause.STAGING_FAILED, f"{partial} cannot be written: {error}") from None

@@ -19,6 +19,7 @@ from localai.backends.catalogue import Entry
 from localai.backends.layout import lay_out
 from localai.backends.platform_rules import Platform
 from localai.errors import OperationFailed
+from localai.jobs.disk_full import cause_of
 from localai.jobs.operation_rules import Cause, Order
 from worker_agent.hooks import Hooks
 from worker_agent.install.commands import Commands, Errand
@@ -103,9 +104,8 @@ class BackendInstaller:
             self._hooks.installing(entry.name)
             _swap(temporary, place)
         except OSError as error:
-            raise OperationFailed(
-                Cause.BACKEND_INSTALL_FAILED, f"backend {entry.name} could not be installed: {error}"
-            ) from None
+            cause = cause_of(error, Cause.BACKEND_INSTALL_FAILED)
+            raise OperationFailed(cause, f"backend {entry.name} could not be installed: {error}") from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 

@@ -26,7 +26,7 @@ def kill_leftovers(path: Path, *, bound_s: float, stop: threading.Event) -> tupl
     """Kill everything that earlier incarnations journaled and did not end.
 
     Returns the entries that were found in the journal, and the processes that still live when ``bound_s`` is over or
-    ``stop`` is set. The journal is compacted: only entries of survivors stay.
+    ``stop`` is set. The journal is compacted if the disk allows it: only entries of survivors stay.
     """
     entries = journal.read(path)
     survivors = _survivors(entries)
@@ -40,7 +40,10 @@ def kill_leftovers(path: Path, *, bound_s: float, stop: threading.Event) -> tupl
             break
         survivors = _survivors(entries)
         rounds -= 1
-    journal.compact(path, entries if survivors else [])
+    try:
+        journal.compact(path, entries if survivors else [])
+    except OSError as error:  # the old entries cost the next incarnation one look
+        log.warning("the journal cannot be compacted now", extra=logs.fields(error=error))
     return entries, survivors
 
 

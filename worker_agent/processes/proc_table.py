@@ -14,6 +14,9 @@ PROC = Path("/proc")
 INSTANCE_VARIABLE = "LOCALAI_PROCESS_INSTANCE"
 _MARK = INSTANCE_VARIABLE.encode() + b"="
 _DEAD = ("Z", "X", "x")
+#: Errors that say that a process has ended or belongs to another account. Others, such as too many open files, say
+#: nothing about it: they are raised, or a living process would be taken for an ended one.
+_NO_PROCESS = (FileNotFoundError, ProcessLookupError, PermissionError)
 #: The state of a listening socket in /proc/net/tcp.
 _LISTEN = "0A"
 
@@ -126,7 +129,7 @@ def _stat(pid: int) -> list[str] | None:
     """The fields of /proc/<pid>/stat after the name: state, ppid, pgrp, ... (field 22, the start time, is at 19)."""
     try:
         text = (PROC / str(pid) / "stat").read_bytes().decode(errors="replace")
-    except OSError:
+    except _NO_PROCESS:
         return None
     return text[text.rindex(")") + 2 :].split()
 
@@ -146,7 +149,7 @@ def _instance(pid: int) -> str | None:
             return None
     try:
         environ = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
+    except _NO_PROCESS:
         return None
     for entry in environ.split(b"\0"):
         if entry.startswith(_MARK):

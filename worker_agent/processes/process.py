@@ -23,6 +23,8 @@ log = logs.get(__name__)
 KILL_BOUND_S = 5.0
 #: How long until a group without its leader is looked at again: soon at first, it is usually empty.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.01, 0.2
+#: Pause before a process table that could not be read is read again.
+_LOOK_AGAIN_S = 1.0
 #: How often processes that left their group are looked for and killed before they are left to the next incarnation.
 _ESCAPED_LOOKS = 100
 
@@ -109,10 +111,20 @@ class Group:
         self._popen.wait()
         self.exited.set()
         self._tell()
-        self._empty()
+        while not self._found_empty():
+            self.gone.wait(_LOOK_AGAIN_S)
         self._hooks.ended(self.instance)
         self.gone.set()
         self._tell()
+
+    def _found_empty(self) -> bool:
+        """Whether the group is known to be empty: a process table that cannot be read is not an empty one."""
+        try:
+            self._empty()
+        except Exception:
+            log.exception("the group cannot be looked at now", extra=logs.fields(process=self.name, pid=self.pid))
+            return False
+        return True
 
     def _empty(self) -> None:
         """Return once the group is empty. What a leader that ended by itself left behind is killed at once."""
@@ -135,7 +147,10 @@ class Group:
 
     def _tell(self) -> None:
         for listener in self._listeners:
-            listener(self)
+            try:
+                listener(self)
+            except Exception:  # the others, and the rest of this thread's work, must not end with it
+                log.exception("a listener failed", extra=logs.fields(process=self.name, pid=self.pid))
 
 
 def _kill_one(pid: int) -> None:

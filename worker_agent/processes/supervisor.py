@@ -11,6 +11,7 @@ from pathlib import Path
 from localai import logs
 from localai.errors import OperationFailed
 from localai.ids import new_id
+from localai.jobs.disk_full import cause_of
 from localai.jobs.operation_rules import Cause, Order, process_key
 from worker_agent.addresses import Addresses
 from worker_agent.processes import proc_table
@@ -103,7 +104,11 @@ class Supervisor:
             self._start(launch, admit=admit, nudge=work.nudge, release=lambda: self._ports.release(port))
         except OSError as error:
             self._ports.release(port)
-            raise OperationFailed(Cause.START_FAILED, f"the process of {name} could not be started: {error}") from None
+            cause = cause_of(error, Cause.START_FAILED)
+            raise OperationFailed(cause, f"the process of {name} could not be started: {error}") from None
+        except BaseException:
+            self._ports.release(port)
+            raise
         if not started:
             raise OperationStopped
         return started[0]
@@ -171,23 +176,29 @@ class Supervisor:
         held = self._starter.start(launch)
         group = held.group
 
-        def on_change(changed: Group) -> None:
-            if changed.gone.is_set():
-                release()
-                self._journal.gone(launch.instance)
-                with self._lock:
-                    self._groups.pop(launch.instance, None)
-                self._gone(launch.instance)
-                log.info("process group ended", extra=logs.fields(process=launch.name, status=changed.returncode))
-            nudge()
+        def on_gone(changed: Group) -> None:
+            if not changed.gone.is_set():
+                return
+            release()
+            with self._lock:
+                self._groups.pop(launch.instance, None)
+            # Reported before it is written: the disk may be full.
+            self._gone(launch.instance)
+            log.info("process group ended", extra=logs.fields(process=launch.name, status=changed.returncode))
+            self._journal.gone(launch.instance)
 
         with self._lock:
             admitted = not self._closed
             if admitted:
                 self._groups[launch.instance] = group
-        group.watch(on_change)
         try:
+            group.watch(on_gone, lambda _: nudge())
             admitted = admitted and admit(group)
+        except BaseException:
+            admitted = False
+            with self._lock:
+                self._groups.pop(launch.instance, None)
+            raise
         finally:
             held.release(admitted)
         if admitted:

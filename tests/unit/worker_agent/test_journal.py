@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -41,13 +43,54 @@ def test_a_torn_last_line_is_a_step_that_did_not_happen(tmp_path: Path, cut: int
     assert entry.pid is None
 
 
-def test_a_line_after_a_torn_one_is_read(tmp_path: Path) -> None:
+TORN = [
+    b'{"event": "gone", "inst',
+    b'{"event": "start", "instance": "x", "job_id": "{\\"event\\": \\"sta',
+    b"{",
+    b"\0" * 100,
+    b'{"event": "gone", "instance": "other"}',
+]
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_a_writer_begins_on_a_fresh_line_behind_a_torn_one(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "journal"
-    path.write_bytes(b'{"event": "start", "inst\n')
+    path.write_bytes(torn)
     opened = Journal(path)
     start(opened, "a")
+    opened.forked(instance="a", pid=7, started="123")
     opened.close()
-    assert [entry.instance for entry in journal.read(path)] == ["a"]
+    assert path.read_bytes().startswith(torn + b"\n")
+    assert [(entry.instance, entry.pid) for entry in journal.read(path)] == [("a", 7)]
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_a_record_glued_to_a_torn_one_is_read(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "journal"
+    opened = Journal(path)
+    start(opened, "a")
+    opened.forked(instance="a", pid=7, started="123")
+    opened.close()
+    path.write_bytes(b"".join(torn + line for line in path.read_bytes().splitlines(keepends=True)))
+    assert [(entry.instance, entry.pid) for entry in journal.read(path)] == [("a", 7)]
+
+
+def test_a_name_that_looks_like_a_record_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    key = json.dumps({"event": "gone", "instance": "a"})
+    opened = Journal(path)
+    opened.starting(instance="a", job_id="j", op_generation=1, key=key, port=10)
+    opened.close()
+    assert [entry.key for entry in journal.read(path)] == [key]
+
+
+def test_a_start_that_finds_no_room_is_an_error_and_an_end_is_none() -> None:
+    opened = Journal(Path("/dev/full"))
+    with pytest.raises(OSError, match="No space left") as raised:
+        start(opened, "a")
+    assert raised.value.errno == errno.ENOSPC
+    opened.gone("a")
+    opened.close()
 
 
 def test_compacting_keeps_only_what_is_named(tmp_path: Path) -> None:
