@@ -42,3 +42,6 @@ class Child:
     #: What the system sends it when the supervisor dies without stopping it.
     parent_death_signal: signal.Signals = signal.SIGTERM
     restart: bool = True
+    #: For a server whose data may be lost: moves the data away, prepares an empty folder, returns where the data went.
+    #: Raises OSError. None = its data is kept whatever happens.
+    set_aside: Callable[[], Path] | None = None

@@ -31,6 +31,7 @@ class Process:
     failures: int = 0
     ready: bool = False
     again_at: float | None = None
+    data_set_aside: bool = False  # since it last ran for long
 
     def start(self, now: float) -> None:
         """Start it. Raises OSError, and RuntimeError outside the main thread."""

@@ -12,6 +12,8 @@ LAST_DELAY_S = 30.0
 STABLE_AFTER_S = 60.0
 #: Pause between attempts of a child that was never ready: a person waits for it.
 START_RETRY_DELAY_S = 0.25
+#: A child that ends sooner after its start has not got past reading its data.
+EARLY_END_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class End:
     up_s: float  # from this start to this end
     trying_s: float  # from its very first start to now
     retry_start_s: float  # how long a child that was never ready is tried again
+    losable: bool  # its data may be lost and was not set aside yet
+    killed: bool  # a signal from outside ended it: that says nothing about its data
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,16 @@ class LeaveEnded:
     """It is not to be started again."""
 
 
-def after_end(end: End) -> StartAgain | GiveUp | LeaveEnded:
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Its data, which may be lost, seems to be damaged: move the data away and start it empty."""
+
+
+def after_end(end: End) -> StartAgain | GiveUp | LeaveEnded | SetAside:
     """What to do about a child that ended unasked."""
+    # The first early end may have another reason, such as a port that a leftover still holds.
+    if end.losable and not end.killed and end.failures > 0 and end.up_s < EARLY_END_S:
+        return SetAside()
     if not end.ready:
         if end.trying_s + START_RETRY_DELAY_S > end.retry_start_s:
             return GiveUp()

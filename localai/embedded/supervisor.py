@@ -7,6 +7,7 @@ child, or the time of the next start.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from typing import NoReturn, TypeVar
 
 from localai.embedded.children import Child
 from localai.embedded.process import Process, describe_exit, last_lines
-from localai.embedded.rules import End, GiveUp, LeaveEnded, after_end, backoff_s
+from localai.embedded.rules import STABLE_AFTER_S, End, GiveUp, LeaveEnded, SetAside, after_end, backoff_s
 from localai.embedded.signals import SignalWait
 from localai.errors import StartRefused
 
@@ -23,6 +24,8 @@ from localai.errors import StartRefused
 PROBE_INTERVAL_S = 0.02
 #: Longest sleep while nothing is due; a signal or an ended child ends it.
 _IDLE_S = 60.0
+#: Signals by which a person or the system ends a process that is sound.
+_KILLED = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT})
 #: How many of its last lines are shown when a start is refused.
 _TAIL = 5
 
@@ -142,6 +145,8 @@ class Supervisor:
 
     def _ended(self, process: Process, code: int) -> None:
         now, child = self._clock(), process.child
+        if now - process.started >= STABLE_AFTER_S:
+            process.data_set_aside = False
         decision = after_end(
             End(
                 ready=process.ready,
@@ -150,17 +155,35 @@ class Supervisor:
                 up_s=now - process.started,
                 trying_s=now - process.first_start,
                 retry_start_s=child.retry_start_s,
+                losable=child.set_aside is not None and not process.data_set_aside,
+                killed=-code in _KILLED,
             )
         )
         how = f"ended with {describe_exit(code)}"
         if isinstance(decision, GiveUp):
             raise self._refused(process, how)
+        if isinstance(decision, SetAside):
+            self._set_aside(process, how)
+            return
         told = f"{child.name} {how} after {now - process.started:.1f} s"
         if isinstance(decision, LeaveEnded):
             self._say(told + _log(child))
             return
         process.failures, process.again_at = decision.failures, now + decision.in_s
         self._say(f"{told}; starting it again in {decision.in_s:g} s{_log(child)}")
+
+    def _set_aside(self, process: Process, how: str) -> None:
+        child, now = process.child, self._clock()
+        assert child.set_aside is not None
+        process.data_set_aside, process.again_at = True, now
+        # With empty data it is a new start, which has its whole time.
+        process.failures, process.first_start = 0, now
+        try:
+            place = child.set_aside()
+        except OSError as error:
+            self._say(f"{child.name} {how}, and its data cannot be set aside: {error}{_log(child)}")
+            return
+        self._say(f"{child.name} {how} twice: its data was set aside in {place}, and it is started empty{_log(child)}")
 
     @staticmethod
     def _refused(process: Process, how: str) -> StartRefused:

@@ -92,3 +92,23 @@ def test_a_process_behind_a_torn_record_is_dead_before_the_worker_is_ready(clust
 def _tear(journal: Path) -> None:
     with journal.open("ab") as file:
         file.write(b'{"event": "gone", "inst')
+
+
+def test_a_job_that_waits_goes_on_after_the_queue_could_not_be_read(cluster: Cluster) -> None:
+    up = cluster.up()
+    up.wait_for_nodes(1)
+    cluster.model("slow", "fault", "load_delay:3s")
+    up.wait_for_model("slow")
+    assert up.post("/backend/load", {"model": "slow"}).status_code == 202
+    everything = processes_below(up.process.pid)
+    up.process.popen.kill()
+    up.process.popen.wait(30)
+    wait_for("no process left", lambda: not any(alive(process) for process in everything))
+    (newest,) = (cluster.state_dir / "valkey/appendonlydir").glob("*.incr.aof")
+    with newest.open("ab") as file:
+        file.write(b"\0" * 4096)
+
+    again = cluster.up("again")
+    wait_for("the load that waited", lambda: again.jobs(kind="model.load", subject="slow", state="succeeded"))
+    assert again.chat_until_answered("slow").status_code == 200
+    assert again.process.text().count("valkey.set-aside") == 1

@@ -11,7 +11,7 @@ from typing import Any
 from localai.embedded.children import Child
 
 #: Says that it runs, then waits for a signal. `{name}` is a file that each start adds its pid to.
-_WAITS = """
+WAITS = """
 import os, signal, sys
 def end(number, frame):
     with open(sys.argv[1] + ".ended", "a") as file:
@@ -39,7 +39,7 @@ def program(name: str, code: str, folder: Path, **changes: Any) -> Child:
 
 def waiting(name: str, folder: Path, **changes: Any) -> Child:
     """A child that is ready once it wrote its pid, and ends on SIGTERM or SIGINT."""
-    return program(name, _WAITS, folder, **{"ready": lambda: bool(pids(folder, name)), **changes})
+    return program(name, WAITS, folder, **{"ready": lambda: bool(pids(folder, name)), **changes})
 
 
 def pids(folder: Path, name: str) -> list[int]:

@@ -18,7 +18,7 @@ from localai.embedded.process import LOG_LIMIT_BYTES, Process
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
 from tests.embedded_servers import ROOT, clean_environment
-from tests.integration.embedded.stand_in import ended, pids, program, waiting
+from tests.integration.embedded.stand_in import WAITS, ended, pids, program, waiting
 from tests.loopback import LIMIT_S, eventually
 
 pytestmark = pytest.mark.integration
@@ -88,6 +88,53 @@ def test_a_child_that_ends_before_it_was_ready_is_tried_again_then_refused_with_
         supervisor.start([waiting("first", tmp_path), child])
     assert told and "starting it again" in told[0]
     assert ended(tmp_path, "first") == ["first SIGTERM"], "what ran already is stopped"
+
+
+#: Ends at once while its data folder holds the file `bad`.
+_READS_ITS_DATA = """
+import os, sys
+if os.path.exists(os.path.join(os.path.dirname(sys.argv[1]), "data", "bad")):
+    sys.exit("bad data")
+"""
+
+
+@pytest.mark.parametrize("was_ready", [True, False])
+def test_data_that_may_be_lost_is_set_aside_once_if_the_child_cannot_read_it(tmp_path: Path, was_ready: bool) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    told: list[str] = []
+
+    def set_aside() -> Path:
+        data.rename(tmp_path / "aside")
+        return tmp_path / "aside"
+
+    child = program("queue", _READS_ITS_DATA + WAITS, tmp_path, set_aside=set_aside)
+    child = replace(child, ready=lambda: bool(pids(tmp_path, "queue")))
+    if not was_ready:
+        (data / "bad").touch()
+    with Supervisor(told.append) as supervisor:
+        supervisor.start([child])
+        if was_ready:
+            (data / "bad").touch()
+            os.kill(pids(tmp_path, "queue")[0], signal.SIGKILL)
+            assert supervisor.wait_until(lambda: len(pids(tmp_path, "queue")) == 2, LIMIT_S)
+    assert (tmp_path / "aside/bad").exists()
+    assert [line for line in told if "set aside" in line] == [line for line in told if str(tmp_path / "aside") in line]
+    assert sum("set aside" in line for line in told) == 1
+
+
+def test_data_is_set_aside_once_and_the_start_then_refused(tmp_path: Path) -> None:
+    moved: list[int] = []
+
+    def set_aside() -> Path:
+        moved.append(1)
+        return tmp_path / "aside"
+
+    child = program("queue", "import sys; sys.exit('no')", tmp_path, ready=lambda: False, set_aside=set_aside)
+    child = replace(child, retry_start_s=2.0)
+    with pytest.raises(StartRefused, match="queue ended with exit code 1"), Supervisor(lambda _: None) as supervisor:
+        supervisor.start([child])
+    assert moved == [1]
 
 
 def test_a_child_that_is_never_ready_is_refused_after_its_limit(tmp_path: Path) -> None:

@@ -40,9 +40,12 @@ class Machine:
     command: Sequence[str] = ()
     environment: dict[str, str] = field(default_factory=clean_environment)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: When the env file that the newest start found was written: a start removes it only after it has the lock.
+    stale: int | None = None
 
     def start(self) -> subprocess.Popen[bytes]:
         command = self.command or localai_command("up", "--servers-only", "--state-dir", str(self.state))
+        self.stale = self._written_at()
         with self.log.open("ab") as output:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.environment
@@ -61,9 +64,16 @@ class Machine:
     def env_of(self, process: subprocess.Popen[bytes]) -> bool:
         """Whether the env file is there and the lock is held by this process."""
         try:
-            return (self.state / "lock").read_text().strip() == str(process.pid) and (self.state / "env").exists()
+            holder = (self.state / "lock").read_text().strip()
         except FileNotFoundError:
             return False
+        return holder == str(process.pid) and self._written_at() not in (None, self.stale)
+
+    def _written_at(self) -> int | None:
+        try:
+            return (self.state / "env").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
 
     def up(self) -> subprocess.Popen[bytes]:
         return self.ready(self.start())
@@ -126,6 +136,31 @@ def test_what_was_written_is_there_after_a_warm_restart_under_the_same_urls(mach
     machine.up()
     assert env_file.read(machine.state / "env") == urls
     assert machine.run_sql("SELECT seven FROM kept") == [(7,)]
+
+
+def damage_the_queue(state: Path) -> None:
+    """Append what a power cut leaves behind a file that was being written: a block of zero bytes."""
+    (newest,) = (state / "valkey/appendonlydir").glob("*.incr.aof")
+    with newest.open("ab") as file:
+        file.write(b"\0" * 4096)
+
+
+def test_a_queue_that_cannot_be_read_is_set_aside_and_the_database_is_kept(machine: Machine) -> None:
+    first = machine.up()
+    urls = env_file.read(machine.state / "env")
+    secrets = (machine.state / "secrets.json").read_bytes()
+    machine.run_sql("CREATE TABLE kept AS SELECT 7 AS seven")
+    for count in (1, 2):  # a second time over the copy of the first
+        first.kill()
+        first.wait(LIMIT_S)
+        damage_the_queue(machine.state)
+        first = machine.up()
+        lines = [line for line in machine.log.read_text().splitlines() if "valkey.set-aside" in line]
+        assert len(lines) == count and "started empty" in lines[-1]
+    assert env_file.read(machine.state / "env") == urls
+    assert (machine.state / "secrets.json").read_bytes() == secrets
+    assert machine.run_sql("SELECT seven FROM kept") == [(7,)]
+    assert len(list(machine.state.glob("valkey*"))) == 2
 
 
 def test_a_second_start_is_refused_with_the_pid_of_the_first(machine: Machine) -> None:

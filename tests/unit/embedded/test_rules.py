@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from localai.embedded.rules import (
+    EARLY_END_S,
     FIRST_DELAY_S,
     LAST_DELAY_S,
     STABLE_AFTER_S,
@@ -14,6 +15,7 @@ from localai.embedded.rules import (
     End,
     GiveUp,
     LeaveEnded,
+    SetAside,
     StartAgain,
     after_end,
     backoff_s,
@@ -30,6 +32,8 @@ def end(**changes: Any) -> End:
         "up_s": 5.0,
         "trying_s": 100.0,
         "retry_start_s": 10.0,
+        "losable": False,
+        "killed": False,
     }
     return End(**{**values, **changes})
 
@@ -71,3 +75,19 @@ def test_a_child_not_to_be_restarted_stays_down() -> None:
 def test_a_child_that_was_never_ready_is_tried_at_a_steady_pace_within_its_time(trying_s: float, again: bool) -> None:
     decision = after_end(end(ready=False, trying_s=trying_s, failures=7))
     assert decision == (StartAgain(START_RETRY_DELAY_S, 8) if again else GiveUp())
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_data_that_may_be_lost_is_set_aside_at_the_second_early_end_in_a_row(ready: bool) -> None:
+    early: dict[str, Any] = {"ready": ready, "losable": True, "up_s": 0.1, "trying_s": 1.0}
+    assert isinstance(after_end(end(**early, failures=0)), StartAgain)
+    assert after_end(end(**early, failures=1)) == SetAside()
+    assert after_end(end(**{**early, "trying_s": 60.0}, failures=1)) == SetAside(), "before the start is given up"
+
+
+@pytest.mark.parametrize(
+    "unlike", [{"losable": False}, {"killed": True}, {"up_s": EARLY_END_S}], ids=["kept data", "killed", "ran on"]
+)
+def test_data_is_not_set_aside_if_the_end_does_not_point_to_it(unlike: dict[str, Any]) -> None:
+    early = {"losable": True, "up_s": 0.1, "failures": 1}
+    assert isinstance(after_end(end(**{**early, **unlike})), StartAgain)
