@@ -18,7 +18,8 @@
     ├── NotPossible           what is there does not allow it now; the text says what would
     │   ├── AttemptLive           a retry of a load while an attempt goes on
     │   ├── JobEnded              a cancel of a job that ended by itself
-    │   └── NotCancellable        a cancel of a job whose kind goes on until it is done
+    │   ├── NotCancellable        a cancel of a job whose kind goes on until it is done
+    │   └── NotForced             a force of a job whose kind waits for no request
     ├── StorageUnavailable    the database refused or did not answer
     │   └── RowsHeld              others held the same rows for too long; the transaction was undone and may be repeated
     ├── NoRoute               nobody listens for this node: it is absent
@@ -27,10 +28,14 @@
     ├── WorkerRefused         the worker's own word
     ├── BackendError          a model process answered with an error
     │   ├── BackendUnavailable    the connection to this process instance is gone
+    │   │   └── ConnectTimeout        it did not accept a connection within the limit
     │   ├── ModelGone             the process runs, but holds no model
     │   ├── WrongModel            the process holds another model
     │   ├── BackendBusy           the process is full; it is not dead
     │   ├── BackendDeadline       the call took longer than its deadline
+    │   │   ├── FirstByteTimeout      no answer came within the limit of the call
+    │   │   └── IdleTimeout           an answer stopped, and nothing more came within the limit
+    │   ├── ModelUnloaded         the call was cut because its process is stopped
     │   ├── BackendUnimplemented  the process does not offer this call
     │   └── BackendRejected       the process says that the request cannot be served (too long, wrong format)
     ├── CallCancelled         the client left; nobody reads the answer
@@ -169,6 +174,10 @@ class NotCancellable(NotPossible):
     """A job of this kind cannot be cancelled."""
 
 
+class NotForced(NotPossible):
+    """A job of this kind waits for no request."""
+
+
 class StorageUnavailable(LocalAIError):
     """The database cannot be reached."""
 
@@ -201,6 +210,10 @@ class BackendUnavailable(BackendError):
     """The connection to the model process is gone."""
 
 
+class ConnectTimeout(BackendUnavailable):
+    """The model process did not accept a connection within the limit."""
+
+
 class ModelGone(BackendError):
     """The model process holds no model."""
 
@@ -215,6 +228,18 @@ class BackendBusy(BackendError):
 
 class BackendDeadline(BackendError):
     """The model process took longer than the deadline of the call."""
+
+
+class FirstByteTimeout(BackendDeadline):
+    """The model process gave no answer within the limit of the call."""
+
+
+class IdleTimeout(BackendDeadline):
+    """The model process stopped in the middle of its answer."""
+
+
+class ModelUnloaded(BackendError):
+    """The model was unloaded while this request was running, and its process is stopped."""
 
 
 class BackendUnimplemented(BackendError):

@@ -431,6 +431,41 @@ class Settings:
         "LOCALAI_STOP_GRACE", "duration", "10s", "Time between TERM and KILL of a process group."
     )
 
+    unload_timeout_s: float = _setting(
+        "LOCALAI_UNLOAD_TIMEOUT",
+        "duration",
+        "5m",
+        "How long an unload, a drain or an edited config waits for running requests of a replica; then they are cut "
+        "and its process is stopped. 0 waits as long as they run.",
+        "up run",
+    )
+
+    # Calls to model processes
+    connect_timeout_s: float = _setting(
+        "LOCALAI_CONNECT_TIMEOUT",
+        "duration",
+        "5s",
+        "How long a model process may take to accept a connection; 0 is no limit. A model's config may set "
+        "`timeouts.connect`.",
+        "up run",
+    )
+    first_byte_timeout_s: float = _setting(
+        "LOCALAI_FIRST_BYTE_TIMEOUT",
+        "duration",
+        "30m",
+        "How long a call may wait for the first byte of a streamed answer, or for an answer that comes whole; 0 is no "
+        "limit. A model's config may set `timeouts.first_byte`.",
+        "up run",
+    )
+    idle_timeout_s: float = _setting(
+        "LOCALAI_IDLE_TIMEOUT",
+        "duration",
+        "15m",
+        "How long a streamed answer may pause after its first byte; 0 is no limit. A model's config may set "
+        "`timeouts.idle`.",
+        "up run",
+    )
+
     quarantine_after: int = _setting(
         "LOCALAI_QUARANTINE_AFTER",
         "integer",
@@ -525,6 +560,11 @@ class Settings:
     @property
     def routing_poll_interval_s(self) -> float:
         return min(2.0, self.frontend_lease_ttl_s / 6)
+
+    @property
+    def cut_grace_s(self) -> float:
+        """How long a cut waits for the frontends: two polls and a second."""
+        return self.routing_poll_interval_s * 2 + 1.0
 
     @property
     def silent_worker_s(self) -> float:

@@ -41,6 +41,8 @@ class Row:
     retry_after_s: int | None = None
     #: Whether the error's own text is shown; otherwise only the docstring of its class.
     own_text: bool = True
+    #: Whether a stream that has begun ends with this code; others end with ``server_error``.
+    kept_in_stream: bool = False
 
 
 _INVALID = "invalid_request_error"
@@ -98,6 +100,9 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.NotCancellable: Row(
         409, "not_cancellable", "conflict_error", "A cancel of a job whose kind goes on until it is done."
     ),
+    errors.NotForced: Row(
+        409, "not_forced", "conflict_error", "A force of a job that is no unload and no drain: it waits for no request."
+    ),
     WorkerMustDrop: Row(409, "refused", "conflict_error", "An agent claimed an operation that must not start."),
     errors.StorageUnavailable: Row(
         503, "storage_unavailable", _UNAVAILABLE, "The database refused or did not answer in time.", 5, own_text=False
@@ -125,7 +130,33 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.ModelGone: Row(503, "backend_unavailable", _UNAVAILABLE, "The model process lost its model, twice.", 5),
     errors.WrongModel: Row(503, "backend_unavailable", _UNAVAILABLE, "The process holds another model, twice.", 5),
     errors.BackendBusy: Row(503, "backend_busy", _UNAVAILABLE, "The model process is full.", 5),
-    errors.BackendDeadline: Row(504, "backend_timeout", "server_error", "The call took longer than its deadline."),
+    errors.BackendDeadline: Row(
+        504, "backend_timeout", "server_error", "The model process says that the call took too long."
+    ),
+    errors.ConnectTimeout: Row(
+        504, "connect_timeout", "server_error", "The model process accepted no connection in time, twice.", 5
+    ),
+    errors.FirstByteTimeout: Row(
+        504,
+        "first_byte_timeout",
+        "server_error",
+        "No answer within `LOCALAI_FIRST_BYTE_TIMEOUT` or the model's `timeouts.first_byte`; the call was cancelled.",
+        kept_in_stream=True,
+    ),
+    errors.IdleTimeout: Row(
+        504,
+        "idle_timeout",
+        "server_error",
+        "A streamed answer stopped for `LOCALAI_IDLE_TIMEOUT` or the model's `timeouts.idle`; the call was cancelled.",
+        kept_in_stream=True,
+    ),
+    errors.ModelUnloaded: Row(
+        503,
+        "model_unloaded",
+        _UNAVAILABLE,
+        "The model was unloaded with force, or an unload waited for `LOCALAI_UNLOAD_TIMEOUT`: the request was cut.",
+        kept_in_stream=True,
+    ),
     errors.BackendUnimplemented: Row(
         400, "not_offered", _INVALID, "The model's backend does not offer this call, such as a chat with an encoder."
     ),
@@ -201,7 +232,9 @@ def node_body(error: LocalAIError) -> dict[str, Any]:
 
 def stream_body(error: LocalAIError) -> dict[str, Any]:
     """The event of a stream that has begun: its status is 200 already."""
-    return {"error": {"message": text_of(error), "type": "server_error", "code": "server_error", "param": None}}
+    row = row_of(error)
+    code = row.code if row.kept_in_stream else "server_error"
+    return {"error": {"message": text_of(error), "type": "server_error", "code": code, "param": None}}
 
 
 def errors_page() -> str:
@@ -219,8 +252,9 @@ def errors_page() -> str:
         "Every answer carries `X-Request-Id`, and the log has the request under it. `Retry-After` is in whole seconds.",
         "",
         "A stream that has begun ends with one event that holds an envelope of type and code `server_error`, then",
-        "`data: [DONE]`. One that showed how its model loads, and has no token yet, ends with the body of the status",
-        "it would have had, `loading` included.",
+        "`data: [DONE]`; `first_byte_timeout`, `idle_timeout` and `model_unloaded` keep their code. One that showed",
+        "how its model loads, and has no token yet, ends with the body of the status it would have had, `loading`",
+        "included.",
         "",
         "| status | code | type | Retry-After | when |",
         "|---|---|---|---|---|",

@@ -20,7 +20,7 @@ from localai.errors import (
     StorageUnavailable,
     WrongModel,
 )
-from localai.inference.ports import Call, Endpoint, Inference, UnaryCall
+from localai.inference.ports import Call, Endpoint, Inference, Limits, UnaryCall
 from localai.loads.attempts import Status
 from localai.loads.waiters import Waiters
 from localai.models.config import ModelConfig
@@ -34,8 +34,6 @@ from web.client_watch import Watch
 log = logs.get(__name__)
 T = TypeVar("T")
 
-#: No answer takes longer; a process that goes on for ever has lost its way.
-DEADLINE_S = 3600.0
 #: How long a request whose replica broke waits for the rows to be read again.
 REFRESH_TIMEOUT_S = 5.0
 #: A request waits for this many loads at most: more often than that a replica does not vanish by chance.
@@ -132,7 +130,7 @@ _Wait = Callable[[ModelConfig, Watch], None]
 
 
 class Serving:
-    """Answers inference requests. Every call has the model's identity and a deadline."""
+    """Answers inference requests. Every call has the model's identity and the limits of its model."""
 
     def __init__(
         self,
@@ -142,7 +140,7 @@ class Serving:
         inference: Inference,
         retires: Retires,
         *,
-        deadline_s: float = DEADLINE_S,
+        limits: Limits | None = None,
         signals: Signals | None = None,
     ) -> None:
         self._table, self._feed, self._waiters, self._inference, self._retires = (
@@ -152,7 +150,7 @@ class Serving:
             inference,
             retires,
         )
-        self._deadline_s, self._signals = deadline_s, signals or Signals()
+        self._limits, self._signals = limits or Limits(), signals or Signals()
 
     def predict(self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch) -> Answer:
         """The whole answer.
@@ -161,8 +159,11 @@ class Serving:
         this process does not know the routes, CallCancelled when the client left.
         """
 
+        limits = config.timeouts.limits(self._limits)
+
         def ask(pick: Pick) -> Answer:
-            call = self._inference.predict(pick.endpoint, options, self._deadline_s)
+            call = self._inference.predict(pick.endpoint, options, limits)
+            pick.cancelled_by(call.cancel)
             with watch.during(call.cancel):
                 reply = call.result()
             pick.release()
@@ -197,8 +198,11 @@ class Serving:
     def _stream(
         self, config: ModelConfig, options: backend_pb2.PredictOptions, watch: Watch, wait: _Wait
     ) -> AnswerStream:
+        limits = config.timeouts.limits(self._limits)
+
         def ask(pick: Pick) -> AnswerStream:
-            call = self._inference.stream(pick.endpoint, options, self._deadline_s)
+            call = self._inference.stream(pick.endpoint, options, limits)
+            pick.cancelled_by(call.cancel)
             with watch.during(call.cancel):
                 return AnswerStream(pick, call, iter(call), watch)
 
@@ -209,8 +213,10 @@ class Serving:
     ) -> Found[backend_pb2.EmbeddingResult]:
         """The vector of one text. Raises as `predict`."""
 
+        limits = config.timeouts.limits(self._limits)
+
         def ask(pick: Pick) -> Found[backend_pb2.EmbeddingResult]:
-            return _found(pick, self._inference.embed(pick.endpoint, options, self._deadline_s), watch)
+            return _found(pick, self._inference.embed(pick.endpoint, options, limits), watch)
 
         return self._try_twice(config, options, watch, ask)
 
@@ -219,8 +225,10 @@ class Serving:
     ) -> Found[backend_pb2.RerankResult]:
         """The scores of documents. Raises as `predict`."""
 
+        limits = config.timeouts.limits(self._limits)
+
         def ask(pick: Pick) -> Found[backend_pb2.RerankResult]:
-            return _found(pick, self._inference.rerank(pick.endpoint, request, self._deadline_s), watch)
+            return _found(pick, self._inference.rerank(pick.endpoint, request, limits), watch)
 
         return self._try_twice(config, request, watch, ask)
 
@@ -306,6 +314,7 @@ class Serving:
 
 
 def _found(pick: Pick, call: UnaryCall[T], watch: Watch) -> Found[T]:
+    pick.cancelled_by(call.cancel)
     with watch.during(call.cancel):
         result = call.result()
     pick.release()

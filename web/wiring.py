@@ -19,6 +19,7 @@ from localai.inference.client import GrpcInference
 from localai.inference.ports import Endpoint
 from localai.jobs.announce import Announcer
 from localai.loads.waiters import Waiters
+from localai.models.timeouts import limits_of
 from localai.replicas.retirement import Retirement
 from localai.routing.feed import Intervals, Process, RoutingFeed
 from localai.routing.frontends import PgFrontends
@@ -95,7 +96,9 @@ def build_services(settings: Settings | None = None) -> Services:
         node_keys=node_keys,
         configs=configs,
         table=routing.table,
-        serving=Serving(routing.table, routing.feed, waiters, routing.inference, retirement),
+        serving=Serving(
+            routing.table, routing.feed, waiters, routing.inference, retirement, limits=limits_of(settings)
+        ),
         loads=front.loads,
         load_cancels=front.load_cancels,
         cancels=front.cancels,

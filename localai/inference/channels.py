@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from localai.errors import BackendUnavailable
+from localai.errors import BackendUnavailable, ConnectTimeout
 from localai.inference.ports import Endpoint
 from protos import backend_pb2_grpc
 
@@ -54,16 +54,25 @@ class _Connection:
         self._stub = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]
         self._dialling = threading.Lock()
         self._dialled = False
+        #: The dial was given up because its time was over.
+        self._late = False
         self._closed = False
 
-    def stub(self, timeout_s: float) -> backend_pb2_grpc.BackendStub:
+    def stub(self, timeout_s: float | None) -> backend_pb2_grpc.BackendStub:
         """The calls of the connected channel. Raises BackendUnavailable without a connection, and closes for good."""
         if not self._dialled:
             with self._dialling:
                 if not self._dialled:
                     self._dialled = self._dial(timeout_s)
         if not self._dialled or not self._connected():
+            late, self._late = self._late, False
             self.close()
+            if late:
+                raise ConnectTimeout(
+                    f"the model process at {self._endpoint.address} accepted no connection within {timeout_s:g} s; "
+                    "LOCALAI_CONNECT_TIMEOUT, or timeouts.connect in the model's config, sets the limit",
+                    endpoint=self._endpoint,
+                )
             raise BackendUnavailable(
                 f"no connection to the model process at {self._endpoint.address}", endpoint=self._endpoint
             )
@@ -74,7 +83,7 @@ class _Connection:
         self._closed = True
         self._channel.close()
 
-    def _dial(self, timeout_s: float) -> bool:
+    def _dial(self, timeout_s: float | None) -> bool:
         if self._closed:
             return False
         states: list[grpc.ChannelConnectivity] = []
@@ -87,7 +96,7 @@ class _Connection:
 
         self._channel.subscribe(note, try_to_connect=True)
         try:
-            settled.wait(timeout_s)
+            self._late = not settled.wait(timeout_s)
         finally:
             self._channel.unsubscribe(note)
         # Asked after the dial: whatever happened before it, the listener is the instance.
@@ -115,21 +124,22 @@ class Channels:
     `vouch` says whether an instance is known to have its address still; a dial counts only if it does.
     """
 
-    def __init__(self, *, vouch: Vouch = lambda _: True, dial_timeout_s: float = DIAL_TIMEOUT_S) -> None:
-        self._vouch, self._dial_timeout_s = vouch, dial_timeout_s
+    def __init__(self, *, vouch: Vouch = lambda _: True) -> None:
+        self._vouch = vouch
         self._connections: dict[Endpoint, _Connection] = {}
         self._lock = threading.Lock()
 
-    def stub(self, endpoint: Endpoint) -> backend_pb2_grpc.BackendStub:
+    def stub(self, endpoint: Endpoint, dial_timeout_s: float | None = DIAL_TIMEOUT_S) -> backend_pb2_grpc.BackendStub:
         """The calls of an instance, over the connection dialled at its first use.
 
-        Raises BackendUnavailable when it cannot be dialled or has been lost; the instance stays lost until `forget`.
+        Raises BackendUnavailable when it cannot be dialled or has been lost, ConnectTimeout when the dial took longer
+        than `dial_timeout_s` (None is no limit); the instance stays lost until `forget`.
         """
         with self._lock:
             connection = self._connections.get(endpoint)
             if connection is None:
                 connection = self._connections[endpoint] = _Connection(endpoint, self._vouch)
-        return connection.stub(self._dial_timeout_s)
+        return connection.stub(dial_timeout_s)
 
     def forget(self, endpoint: Endpoint) -> None:
         """Close the connection of an instance. A later `stub` dials anew, so a row must have been read since."""

@@ -11,10 +11,11 @@ from typing import Any, Generic, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from localai.errors import BackendRejected, CallCancelled, LocalAIError
+from localai.errors import BackendRejected, CallCancelled, FirstByteTimeout, IdleTimeout, LocalAIError
 from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels
 from localai.inference.errors import from_status
-from localai.inference.ports import Call, Endpoint, UnaryCall
+from localai.inference.limits import LimitWatch
+from localai.inference.ports import Call, Endpoint, Limits, UnaryCall
 from protos import backend_pb2
 
 #: Trailing metadata of a call; the protocol's messages have no field for it.
@@ -26,33 +27,33 @@ Said = TypeVar("Said")
 class GrpcInference:
     """Calls to model processes over gRPC. The caller sets `ModelIdentity`."""
 
-    def __init__(self, channels: Channels | None = None) -> None:
-        self._channels = channels or Channels()
+    def __init__(self, channels: Channels | None = None, watch: LimitWatch | None = None) -> None:
+        self._channels, self._watch = channels or Channels(), watch or LimitWatch()
 
-    def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
+    def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call:
         """Start a unary call. Raises BackendUnavailable when the process cannot be reached, BackendRejected when the
         request is larger than a message may be."""
-        stub = self._stub(endpoint, options)
-        return _Call(lambda: stub.Predict.future(options, timeout=deadline_s))
+        stub = self._stub(endpoint, options, limits)
+        return _Call(lambda: stub.Predict.future(options), limits, self._watch)
 
-    def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
+    def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call:
         """Start a streamed call; raises as `predict`."""
-        stub = self._stub(endpoint, options)
-        return _Call(lambda: stub.PredictStream(options, timeout=deadline_s))
+        stub = self._stub(endpoint, options, limits)
+        return _Call(lambda: stub.PredictStream(options), limits, self._watch)
 
     def embed(
-        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float
+        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits
     ) -> UnaryCall[backend_pb2.EmbeddingResult]:
         """Start a call for the vector of one text; raises as `predict`."""
-        stub = self._stub(endpoint, options)
-        return _UnaryCall(lambda: stub.Embedding.future(options, timeout=deadline_s))
+        stub = self._stub(endpoint, options, limits)
+        return _UnaryCall(lambda: stub.Embedding.future(options), limits, self._watch)
 
     def rerank(
-        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, deadline_s: float
+        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, limits: Limits
     ) -> UnaryCall[backend_pb2.RerankResult]:
         """Start a call for the order of documents; raises as `predict`."""
-        stub = self._stub(endpoint, request)
-        return _UnaryCall(lambda: stub.Rerank.future(request, timeout=deadline_s))
+        stub = self._stub(endpoint, request, limits)
+        return _UnaryCall(lambda: stub.Rerank.future(request), limits, self._watch)
 
     def forget(self, endpoint: Endpoint) -> None:
         """Close the connection to a process instance; calls under way on it end with BackendUnavailable."""
@@ -70,19 +71,24 @@ class GrpcInference:
     def close(self) -> None:
         """Close every connection."""
         self._channels.close()
+        self._watch.stop()
 
-    def _stub(self, endpoint: Endpoint, request: Message) -> Any:
+    def _stub(self, endpoint: Endpoint, request: Message, limits: Limits) -> Any:
         size = request.ByteSize()
         if size > MESSAGE_LIMIT_BYTES:
             raise BackendRejected(f"the request is {size} bytes; a model process takes {MESSAGE_LIMIT_BYTES}")
-        return self._channels.stub(endpoint)
+        return self._channels.stub(endpoint, limits.connect_s)
 
 
 class _UnaryCall(Generic[Said]):
     """One call under way. Whatever ends the wait for it, also the end of its greenlet, cancels it."""
 
-    def __init__(self, start: Callable[[], Any]) -> None:
-        self._cancelled = False
+    def __init__(self, start: Callable[[], Any], limits: Limits, watch: LimitWatch) -> None:
+        self._limits, self._watch, self._clock = limits, watch, watch.clock
+        #: Since when the process is waited for; None while it is not.
+        self._since: float | None = None
+        self._answered = False
+        self._why: LocalAIError | None = None
         self._failure: LocalAIError | None = None
         try:
             self._rpc = start()
@@ -90,14 +96,16 @@ class _UnaryCall(Generic[Said]):
             self._rpc = None
             self._failure = from_status(grpc.StatusCode.UNAVAILABLE, "the connection was closed")
 
-    def cancel(self) -> None:
-        self._cancelled = True
+    def cancel(self, why: LocalAIError | None = None) -> None:
+        self._why = self._why or why or CallCancelled()
         if self._rpc is not None:
             self._rpc.cancel()
 
     def result(self) -> Said:
         if self._failure is not None:
             raise self._failure
+        self._since = self._clock()
+        self._watch.add(self)
         try:
             answer: Said = self._rpc.result()
             return answer
@@ -106,10 +114,21 @@ class _UnaryCall(Generic[Said]):
         except BaseException:
             self.cancel()
             raise
+        finally:
+            self._since = None
+            self._watch.remove(self)
+
+    def overdue(self, now: float) -> LocalAIError | None:
+        """Why the call is to be ended at this moment; None if it is within its limits."""
+        since = self._since
+        limit = self._limits.idle_s if self._answered else self._limits.first_byte_s
+        if since is None or limit is None or now - since < limit:
+            return None
+        return _stopped(limit) if self._answered else _silent(limit)
 
     def _meaning(self, error: Exception) -> LocalAIError:
-        if self._cancelled:
-            return CallCancelled()
+        if self._why is not None:
+            return self._why
         if isinstance(error, grpc.Call):
             return from_status(error.code() or grpc.StatusCode.UNKNOWN, error.details() or "")
         return from_status(grpc.StatusCode.CANCELLED, "the connection was closed")
@@ -121,15 +140,37 @@ class _Call(_UnaryCall[backend_pb2.Reply]):
     def __iter__(self) -> Iterator[backend_pb2.Reply]:
         if self._failure is not None:
             raise self._failure
+        clock, rpc = self._clock, self._rpc
+        self._watch.add(self)
         try:
-            yield from self._rpc
+            self._since = clock()
+            for reply in rpc:
+                self._since, self._answered = None, True
+                yield reply
+                self._since = clock()
         except grpc.RpcError as error:
             raise self._meaning(error) from None
         finally:
+            self._since = None
+            self._watch.remove(self)
             # Without effect on a call that is over.
-            self._rpc.cancel()
+            rpc.cancel()
 
     def finish_reason(self) -> str:
         """Why the process ended its answer, where it says so; asked after the answer."""
         metadata = self._rpc.trailing_metadata() if self._rpc is not None else None
         return next((str(value) for key, value in metadata or () if key == FINISH_REASON_KEY), "")
+
+
+def _silent(limit_s: float) -> FirstByteTimeout:
+    return FirstByteTimeout(
+        f"the model process gave no answer within {limit_s:g} s; LOCALAI_FIRST_BYTE_TIMEOUT, or timeouts.first_byte in "
+        "the model's config, sets the limit"
+    )
+
+
+def _stopped(limit_s: float) -> IdleTimeout:
+    return IdleTimeout(
+        f"the model process stopped in the middle of its answer, and nothing more came within {limit_s:g} s; "
+        "LOCALAI_IDLE_TIMEOUT, or timeouts.idle in the model's config, sets the limit"
+    )

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from localai.errors import LocalAIError
+
 if TYPE_CHECKING:
     from protos import backend_pb2
 
@@ -19,13 +21,26 @@ class Endpoint:
     process_instance: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long one call may take, in seconds; None is no limit. A stream has no limit as long as it goes on."""
+
+    #: Until the process accepts a connection.
+    connect_s: float | None = 5.0
+    #: Until the first reply of a stream, or the answer of a call that answers whole.
+    first_byte_s: float | None = 1800.0
+    #: From one reply of a stream to the next, without the time in which the client does not read.
+    idle_s: float | None = 900.0
+
+
 Said_co = TypeVar("Said_co", covariant=True)
 
 
 class UnaryCall(Protocol[Said_co]):
     """One call under way that has one answer; may be cancelled from another greenlet or thread."""
 
-    def cancel(self) -> None: ...
+    def cancel(self, why: LocalAIError | None = None) -> None:
+        """End the call; `result` and the chunks then raise `why`, without it CallCancelled. The first reason counts."""
 
     def result(self) -> Said_co:
         """The answer. Raises the BackendError family or CallCancelled."""
@@ -42,18 +57,19 @@ class Call(UnaryCall["backend_pb2.Reply"], Protocol):
 
 
 class Inference(Protocol):
-    """Calls to model processes. Every call has a deadline in seconds."""
+    """Calls to model processes. A call over one of its limits is cancelled at the process and raises ConnectTimeout,
+    FirstByteTimeout or IdleTimeout."""
 
-    def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call: ...
+    def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call: ...
 
-    def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call: ...
+    def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call: ...
 
     def embed(
-        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float
+        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits
     ) -> UnaryCall[backend_pb2.EmbeddingResult]: ...
 
     def rerank(
-        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, deadline_s: float
+        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, limits: Limits
     ) -> UnaryCall[backend_pb2.RerankResult]: ...
 
     def forget(self, endpoint: Endpoint) -> None:

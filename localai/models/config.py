@@ -14,6 +14,7 @@ from typing import Any
 from localai.errors import BadInput
 from localai.models.fields import Section
 from localai.models.revisions import revision
+from localai.models.timeouts import Timeouts
 
 #: File name endings that name their backend.
 _BACKEND_OF_FILE = {".gguf": "llama-cpp"}
@@ -117,6 +118,7 @@ class ModelConfig:
     stopwords: tuple[str, ...] = ()
     parameters: Parameters = field(default_factory=Parameters)
     template: Template = field(default_factory=Template)
+    timeouts: Timeouts = field(default_factory=Timeouts)
     #: See `revisions`.
     revision: str = ""
     #: The mapping as it was parsed.
@@ -165,6 +167,7 @@ def parse_config(raw: Mapping[str, Any]) -> ModelConfig:
         stopwords=top.texts("stopwords"),
         parameters=_parameters(top, parameters),
         template=_template(top.section("template")),
+        timeouts=_timeouts(top.section("timeouts")),
         revision=_revision(raw),
         raw=raw,
     )
@@ -275,4 +278,12 @@ def _template(section: Section) -> Template:
         chat_message=section.text("chat_message"),
         completion=section.text("completion"),
         reply_prefix=section.text("reply_prefix"),
+    )
+
+
+def _timeouts(section: Section) -> Timeouts:
+    return Timeouts(
+        connect_s=section.duration_s("connect"),
+        first_byte_s=section.duration_s("first_byte"),
+        idle_s=section.duration_s("idle"),
     )

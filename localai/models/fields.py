@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from localai.errors import BadInput
+from localai.settings import parse_duration
 
 #: Whole numbers travel as int32 to the backend.
 _LARGEST = 2**31 - 1
@@ -95,6 +96,17 @@ class Section:
         if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
             raise BadInput(self.name_of(key), value, "a number")
         return float(value)
+
+    def duration_s(self, key: str) -> float | None:
+        """Seconds of a duration such as ``90s``. None is unset, which is not ``0``."""
+        value = self._get(key, None)
+        if value is None:
+            return None
+        try:
+            return parse_duration(str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+        except (ValueError, AttributeError):
+            accepted = "a duration such as 30s, 1m30s or 250ms, or 0 for no limit"
+            raise BadInput(self.name_of(key), value, accepted) from None
 
     def relative_path(self, key: str) -> str:
         """A path that stays below the models folder; empty when unset."""

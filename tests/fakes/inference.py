@@ -10,11 +10,17 @@ from typing import Any
 
 import grpc
 
-from localai.clock import boottime
-from localai.errors import BackendRejected, BackendUnavailable, CallCancelled, LocalAIError
+from localai.errors import (
+    BackendRejected,
+    BackendUnavailable,
+    CallCancelled,
+    FirstByteTimeout,
+    IdleTimeout,
+    LocalAIError,
+)
 from localai.inference.channels import MESSAGE_LIMIT_BYTES
 from localai.inference.errors import from_status
-from localai.inference.ports import Call, Endpoint, UnaryCall
+from localai.inference.ports import Call, Endpoint, Limits, UnaryCall
 from protos import backend_pb2
 
 
@@ -131,21 +137,21 @@ class FakeInference:
         self._lost: set[Endpoint] = set()
         self._calls: list[_FakeCall] = []
 
-    def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
-        return self._start(endpoint, options, deadline_s, lambda replies: [joined(replies)])
+    def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call:
+        return self._start(endpoint, options, limits, lambda replies: [joined(replies)])
 
-    def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float) -> Call:
-        return self._start(endpoint, options, deadline_s, lambda replies: replies)
+    def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call:
+        return self._start(endpoint, options, limits, lambda replies: replies)
 
     def embed(
-        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, deadline_s: float
+        self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits
     ) -> UnaryCall[backend_pb2.EmbeddingResult]:
-        return self._start(endpoint, options, deadline_s, lambda results: [only(results)])
+        return self._start(endpoint, options, limits, lambda results: [only(results)])
 
     def rerank(
-        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, deadline_s: float
+        self, endpoint: Endpoint, request: backend_pb2.RerankRequest, limits: Limits
     ) -> UnaryCall[backend_pb2.RerankResult]:
-        return self._start(endpoint, request, deadline_s, lambda results: [only(results)])
+        return self._start(endpoint, request, limits, lambda results: [only(results)])
 
     def forget(self, endpoint: Endpoint) -> None:
         self.forgotten.append(endpoint)
@@ -169,21 +175,22 @@ class FakeInference:
             if call.endpoint == endpoint:
                 call.break_off()
 
-    def _start(self, endpoint: Endpoint, options: Any, deadline_s: float, gather: Gather) -> _FakeCall:
+    def _start(self, endpoint: Endpoint, options: Any, limits: Limits, gather: Gather) -> _FakeCall:
         if options.ByteSize() > MESSAGE_LIMIT_BYTES:
             raise BackendRejected
         if endpoint in self._lost or endpoint not in self.scripts:
             self._lost.add(endpoint)
             raise BackendUnavailable(endpoint=endpoint)
         self.asked.append((endpoint, options))
-        call = _FakeCall(endpoint, self.scripts[endpoint], Asked(options), deadline_s, gather)
+        call = _FakeCall(endpoint, self.scripts[endpoint], Asked(options), limits, gather)
         self._calls.append(call)
         return call
 
 
 class _FakeCall:
-    def __init__(self, endpoint: Endpoint, script: Script, asked: Asked, deadline_s: float, gather: Gather) -> None:
-        self.endpoint, self._asked, self._until = endpoint, asked, boottime() + deadline_s
+    def __init__(self, endpoint: Endpoint, script: Script, asked: Asked, limits: Limits, gather: Gather) -> None:
+        self.endpoint, self._asked, self._limits = endpoint, asked, limits
+        self._answered = False
         self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._run, args=(script, gather), daemon=True).start()
 
@@ -195,9 +202,9 @@ class _FakeCall:
         except Abort as abort:
             self._items.put(from_status(abort.status, abort.text))
 
-    def cancel(self) -> None:
+    def cancel(self, why: LocalAIError | None = None) -> None:
         self._asked.over.set()
-        self._items.put(CallCancelled())
+        self._items.put(why or CallCancelled())
 
     def break_off(self) -> None:
         self._asked.over.set()
@@ -214,13 +221,14 @@ class _FakeCall:
             while (item := self._next()) is not None:
                 if isinstance(item, LocalAIError):
                     raise item
+                self._answered = True
                 yield item
         finally:
             self._asked.over.set()
 
     def _next(self) -> Any:
         try:
-            return self._items.get(timeout=max(0.0, self._until - boottime()))
+            return self._items.get(timeout=self._limits.idle_s if self._answered else self._limits.first_byte_s)
         except queue.Empty:
             self._asked.over.set()
-            return from_status(grpc.StatusCode.DEADLINE_EXCEEDED, "")
+            return IdleTimeout() if self._answered else FirstByteTimeout()

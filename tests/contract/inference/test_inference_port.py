@@ -11,20 +11,22 @@ import pytest
 
 from localai.errors import (
     BackendBusy,
-    BackendDeadline,
     BackendError,
     BackendRejected,
     BackendUnavailable,
     BackendUnimplemented,
     CallCancelled,
+    FirstByteTimeout,
+    IdleTimeout,
     LocalAIError,
     ModelGone,
+    ModelUnloaded,
     WrongModel,
 )
 from localai.ids import new_id
 from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels
 from localai.inference.client import GrpcInference
-from localai.inference.ports import Call, Endpoint, Inference, UnaryCall
+from localai.inference.ports import Call, Endpoint, Inference, Limits, UnaryCall
 from protos import backend_pb2
 from tests.fakes.grpc_backend import GrpcBackend
 from tests.fakes.inference import FakeInference, Script, Silent, embeds, fails, ranks, says
@@ -32,6 +34,7 @@ from tests.fakes.inference import FakeInference, Script, Silent, embeds, fails, 
 pytestmark = pytest.mark.contract
 
 LIMIT_S = 30.0
+LIMITS = Limits(first_byte_s=LIMIT_S, idle_s=LIMIT_S)
 OPTIONS = backend_pb2.PredictOptions(Prompt="hello", ModelIdentity="m")
 DOCUMENTS = backend_pb2.RerankRequest(query="hello", documents=["a", "b"], ModelIdentity="m")
 
@@ -124,12 +127,12 @@ READS = (result, drain, embedded, ranked)
 Read = Callable[[Any], Any]
 
 
-def start(bench: Bench, endpoint: Endpoint, read: Read, limit_s: float = LIMIT_S) -> Any:
+def start(bench: Bench, endpoint: Endpoint, read: Read, limits: Limits = LIMITS) -> Any:
     inference = bench.inference
     if read is ranked:
-        return inference.rerank(endpoint, DOCUMENTS, limit_s)
+        return inference.rerank(endpoint, DOCUMENTS, limits)
     call = {result: inference.predict, drain: inference.stream, embedded: inference.embed}[read]
-    return call(endpoint, OPTIONS, limit_s)
+    return call(endpoint, OPTIONS, limits)
 
 
 def ask(bench: Bench, endpoint: Endpoint, read: Read) -> Any:
@@ -144,7 +147,7 @@ def test_a_unary_call_answers_the_whole(bench: Bench) -> None:
 
 def test_a_stream_answers_chunk_by_chunk(bench: Bench) -> None:
     endpoint = bench.start(says("Par", "is"))
-    chunks = list(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+    chunks = list(bench.inference.stream(endpoint, OPTIONS, LIMITS))
     assert [chunk.message for chunk in chunks] == [b"Par", b"is"]
 
 
@@ -191,12 +194,46 @@ def test_a_status_becomes_the_error_that_says_what_may_be_done(
 
 
 @pytest.mark.parametrize("read", READS)
-def test_every_call_has_a_deadline(bench: Bench, read: Read) -> None:
+def test_a_call_without_an_answer_is_cancelled_at_its_first_byte_limit(bench: Bench, read: Read) -> None:
     script = Silent()
     endpoint = bench.start(script)
-    with pytest.raises(BackendDeadline):
-        read(start(bench, endpoint, read, 0.5))
+    with pytest.raises(FirstByteTimeout):
+        read(start(bench, endpoint, read, Limits(first_byte_s=0.5, idle_s=None)))
     assert script.cancelled.wait(LIMIT_S), "the process goes on with a call that nobody waits for"
+
+
+def test_a_stream_that_pauses_is_cancelled_at_its_idle_limit(bench: Bench) -> None:
+    script = Silent("first")
+    endpoint = bench.start(script)
+    chunks = iter(bench.inference.stream(endpoint, OPTIONS, Limits(first_byte_s=None, idle_s=0.5)))
+    assert next(chunks).message == b"first"
+    with pytest.raises(IdleTimeout):
+        next(chunks)
+    assert script.cancelled.wait(LIMIT_S), "the process goes on with a call that nobody waits for"
+
+
+def test_a_call_without_limits_ends_only_by_its_process_or_its_caller(bench: Bench) -> None:
+    script = Silent("first")
+    endpoint = bench.start(script)
+    call = bench.inference.stream(endpoint, OPTIONS, Limits(connect_s=None, first_byte_s=None, idle_s=None))
+    chunks = iter(call)
+    next(chunks)
+    assert script.started.wait(LIMIT_S)
+    assert not script.cancelled.wait(1.0)
+    script.go.set()
+    assert next(chunks).message == b"late"
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_call_that_is_cancelled_for_a_reason_raises_that_reason(bench: Bench, read: Read) -> None:
+    script = Silent()
+    endpoint = bench.start(script)
+    call = start(bench, endpoint, read)
+    assert script.started.wait(LIMIT_S)
+    threading.Thread(target=call.cancel, args=(ModelUnloaded(),)).start()
+    with pytest.raises(ModelUnloaded):
+        read(call)
+    assert script.cancelled.wait(LIMIT_S)
 
 
 @pytest.mark.parametrize("read", READS)
@@ -214,7 +251,7 @@ def test_pm_06_a_cancel_reaches_a_silent_process(bench: Bench, read: Read) -> No
 def test_a_stream_that_is_left_is_cancelled(bench: Bench) -> None:
     script = Silent("first")
     endpoint = bench.start(script)
-    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMITS))
     assert next(chunks).message == b"first"
     assert script.started.wait(LIMIT_S), "the process goes on behind the first chunk"
     chunks.close()  # type: ignore[attr-defined]
@@ -224,7 +261,7 @@ def test_a_stream_that_is_left_is_cancelled(bench: Bench) -> None:
 def test_sc_07_a_cancelled_stream_leaves_the_process_usable(bench: Bench) -> None:
     endpoint = bench.start(says("a", "b"))
     for _ in range(20):
-        chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+        chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMITS))
         next(chunks)
         chunks.close()  # type: ignore[attr-defined]
     assert ask(bench, endpoint, result).message == b"ab"
@@ -241,7 +278,7 @@ def test_nobody_listens_is_unavailable(bench: Bench, read: Read) -> None:
 def test_a_process_that_ends_in_a_call_is_unavailable(bench: Bench) -> None:
     script = Silent("first")
     endpoint = bench.start(script)
-    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMITS))
     next(chunks)
     bench.end(endpoint)
     with pytest.raises(BackendUnavailable):
@@ -251,7 +288,7 @@ def test_a_process_that_ends_in_a_call_is_unavailable(bench: Bench) -> None:
 def test_forgetting_an_instance_ends_its_calls(bench: Bench) -> None:
     script = Silent("first")
     endpoint = bench.start(script)
-    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMIT_S))
+    chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMITS))
     next(chunks)
     bench.inference.forget(endpoint)
     with pytest.raises(BackendUnavailable):
@@ -274,9 +311,9 @@ def test_a_request_over_the_message_limit_is_refused_before_it_is_sent(bench: Be
     large = backend_pb2.PredictOptions(Prompt="x" * (MESSAGE_LIMIT_BYTES + 1))
     for call in (bench.inference.predict, bench.inference.stream, bench.inference.embed):
         with pytest.raises(BackendRejected):
-            call(endpoint, large, LIMIT_S)
+            call(endpoint, large, LIMITS)
     with pytest.raises(BackendRejected):
-        bench.inference.rerank(endpoint, backend_pb2.RerankRequest(documents=[large.Prompt]), LIMIT_S)
+        bench.inference.rerank(endpoint, backend_pb2.RerankRequest(documents=[large.Prompt]), LIMITS)
 
 
 def test_c22_a_first_dial_counts_only_while_the_rows_vouch_for_the_instance() -> None:
@@ -285,7 +322,7 @@ def test_c22_a_first_dial_counts_only_while_the_rows_vouch_for_the_instance() ->
     inference = GrpcInference(Channels(vouch=lambda endpoint: False))
     try:
         with pytest.raises(BackendUnavailable):
-            inference.predict(backend.endpoint, OPTIONS, LIMIT_S)
+            inference.predict(backend.endpoint, OPTIONS, LIMITS)
         assert backend.asked == []
     finally:
         inference.close()
