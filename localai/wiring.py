@@ -45,6 +45,7 @@ from localai.nodes.service import NodeService
 from localai.nodes.store import PgNodeStore
 from localai.placement.filters import Limits
 from localai.replicas.cleaning import Cleaning
+from localai.replicas.cuts import CutWindows
 from localai.replicas.store import PgReplicaStore
 from localai.routing.drains import PgDrains
 from localai.routing.frontends import PgFrontends
@@ -85,7 +86,7 @@ class Rows:
 def make_rows(engine: Engine, settings: Settings) -> Rows:
     """The stores of a process; opens no connection yet."""
     units = units_of(engine)
-    windows = Windows.of(settings)
+    windows, cuts = Windows.of(settings), CutWindows.of(settings)
 
     def snapshot() -> UnitOfWork:
         return UnitOfWork(engine, isolation="REPEATABLE READ")
@@ -102,9 +103,9 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
         unloads=PgUnloadStore(units, windows),
         node_drains=PgDrainStore(units, windows),
         nodes=PgNodeStore(units, operations.new_incarnation),
-        replicas=PgReplicaStore(units),
+        replicas=PgReplicaStore(units, cuts),
         frontends=PgFrontends(units, settings.frontend_lease_ttl_s),
-        drains=PgDrains(units),
+        drains=PgDrains(units, cuts),
         periodic=PgPeriodic(units),
     )
 

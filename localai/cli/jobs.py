@@ -14,7 +14,7 @@ from localai.cli.client import connect
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
 from localai.cli.output import details, facts, moment, output_option, print_json, short, size, state_style, table
-from localai.jobs.kinds import MODEL_LOAD
+from localai.jobs.kinds import MODEL_LOAD, MODEL_UNLOAD
 from localai.settings import Settings
 
 _FIELDS = (
@@ -109,11 +109,13 @@ def show_job(settings: Settings, job_id: str, output: str) -> None:
 @output_option
 @with_settings("client")
 def cancel_job(settings: Settings, job_id: str, wait: bool, timeout: float | None, output: str) -> None:
-    """End a load or a fetch.
+    """Cancel a load, a fetch or an unload.
 
     The node of a load stops exactly what was started for it. Until its worker has confirmed that, or the hold is over,
-    no other load of the model begins. Doing it again sends the stop again, and never makes the hold longer. Unloads,
-    drains and stops of processes go on until they are done: `localai nodes resume` ends a drain.
+    no other load of the model begins. A repeat sends the stop again, and never makes the hold longer.
+
+    A cancelled unload cuts no request: its replicas get no new requests and stop when the running ones have ended.
+    Drains and stops of processes go on until they are done: `localai nodes resume` ends a drain.
     """
     client = connect(settings)
     answer = client.post(f"/api/jobs/{quote(job_id, safe='')}/cancel")
@@ -125,6 +127,8 @@ def cancel_job(settings: Settings, job_id: str, wait: bool, timeout: float | Non
         return
     name = f"{answer.get('kind')} {answer.get('subject')}"
     match answer.get("state"):
+        case "stopped" if answer.get("kind") == MODEL_UNLOAD:
+            click.echo(f"{name} is cancelled; replicas that it marked stop when their running requests have ended")
         case "stopped":
             click.echo(f"{name} is stopped")
         case "gone":
@@ -132,6 +136,22 @@ def cancel_job(settings: Settings, job_id: str, wait: bool, timeout: float | Non
         case _:
             most = f"at the latest in {answer.get('retry_after')} s if its worker does not answer"
             click.echo(f"{name} is being stopped; usually within seconds, {most}")
+
+
+@command.command("force")
+@click.argument("job_id", metavar="ID")
+@output_option
+@with_settings("client")
+def force_job(settings: Settings, job_id: str, output: str) -> None:
+    """Do not wait for the running requests of an unload or a drain: cut them.
+
+    Their clients get the error model_unloaded, and the processes are stopped.
+    """
+    answer = connect(settings).post(f"/api/jobs/{quote(job_id, safe='')}/force")
+    if output == "json":
+        print_json(answer)
+    else:
+        click.echo(f"{answer.get('kind')} {answer.get('subject')}: {answer.get('message')}")
 
 
 @command.command("watch")

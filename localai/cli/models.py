@@ -68,22 +68,27 @@ def load(settings: Settings, model: str, wait: bool, timeout: float | None, outp
 @command.command()
 @click.argument("model")
 @click.option("--node", metavar="NAME|ID", help="Unload it on this node only.")
+@click.option("--force", is_flag=True, help="Do not wait for running requests: they are cut, with an error.")
 @_wait_option
 @timeout_option
 @output_option
 @with_settings("client")
-def unload(settings: Settings, model: str, *, node: str | None, wait: bool, timeout: float | None, output: str) -> None:
+def unload(
+    settings: Settings, model: str, *, node: str | None, force: bool, wait: bool, timeout: float | None, output: str
+) -> None:
     """Unload MODEL on every node, and cancel a load of it.
 
-    Requests under way end by themselves, and the job with the last of them. The next request loads the model again.
-    A model that is not loaded is no error.
+    Running requests may finish within LOCALAI_UNLOAD_TIMEOUT (5 minutes) of the server; then they are cut. With --force
+    they are cut at once, also if an unload waits for them already. The next request loads the model again. A model that
+    is not loaded is no error.
     """
     client = connect(settings)
+    forced = {"force": True} if force else {}
     if node is None:
-        answer = client.post("/backend/shutdown", {"model": model})
+        answer = client.post("/backend/shutdown", {"model": model, **forced})
     else:
         at = quote(str(find(nodes_of(client), node)["id"]), safe="")
-        answer = client.post(f"/api/nodes/{at}/models/unload", {"model_name": model})
+        answer = client.post(f"/api/nodes/{at}/models/unload", {"model_name": model, **forced})
     _end(client, answer, answer.get("job_id") if wait else None, timeout, output)
 
 

@@ -87,18 +87,19 @@ def approve(settings: Settings, node: str, output: str) -> None:
 
 @command.command()
 @click.argument("node", metavar="NAME|ID")
+@click.option("--force", is_flag=True, help="Do not wait for running requests: they are cut, with an error.")
 @_wait_option
 @timeout_option
 @output_option
 @with_settings("client")
-def drain(settings: Settings, node: str, wait: bool, timeout: float | None, output: str) -> None:
+def drain(settings: Settings, node: str, *, force: bool, wait: bool, timeout: float | None, output: str) -> None:
     """Take a node out of use: no new work, its loads are cancelled, its models are unloaded.
 
-    Requests under way end by themselves, and the job with the last of them. The node stays out of use, also when its
-    worker is started again, until `localai nodes resume`.
+    Running requests may finish within LOCALAI_UNLOAD_TIMEOUT (5 minutes) of the server; then, or at once with --force,
+    they are cut. The node stays out of use, also when its worker is started again, until `localai nodes resume`.
     """
     client, found = _found(settings, node)
-    answer = client.post(f"{_at(found)}/drain")
+    answer = client.post(f"{_at(found)}/drain", {"force": True} if force else None)
     name = found.get("name")
     done = f"Node {name} is drained: no model process of this server runs there."
     _end(client, answer, f"Node {name} is draining.", wait=wait, timeout=timeout, output=output, done=done)

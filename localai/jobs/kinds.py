@@ -57,7 +57,6 @@ KINDS: Kinds = registry(
         subject_kind="model",
         on_lapse=OnLapse.REQUEUE,
         max_attempts=None,
-        not_cancelled="its replicas serve no more and are being stopped; the next request loads the model again",
     ),
     Kind(
         name=REPLICA_CLEANUP,

@@ -174,6 +174,19 @@ SELECT w.id
                                AND o.state IN ('queued', 'running'))))
  ORDER BY w.id = j.id, w.id FOR UPDATE OF w;
 
+-- let_requests_end --
+-- A cancelled unload cuts no request that it has not cut yet. A drain of the node that goes on keeps its bound.
+UPDATE replicas r SET stop_after = 'infinity'
+  FROM jobs j
+ WHERE j.id = %(id)s AND j.args->'replicas' @> to_jsonb(r.id::text) AND r.state = 'unloading'
+   AND (r.stop_after IS NULL OR r.stop_after > clock_timestamp())
+   AND NOT EXISTS (SELECT 1 FROM jobs d
+                    WHERE d.kind = 'node.drain' AND d.node_id = r.node_id AND d.state IN ('queued', 'running'));
+
+-- release_hold --
+-- A cancelled job that holds nothing: the same may be requested again at once.
+UPDATE jobs SET hold_until = NULL WHERE id = %(id)s RETURNING jobs.*, clock_timestamp() AS read_at;
+
 -- free_replica --
 -- The attempt's slot and memory, once it is a fact that nothing of it runs.
 DELETE FROM replicas WHERE job_id = %(id)s;

@@ -27,9 +27,11 @@ SELECT r.id, r.node_id, n.name AS node_name, r.model, r.slot, r.address, r.state
  ORDER BY r.model, r.slot;
 
 -- to_clean --
--- Replicas that may serve no more, that nobody has a request with, and that no stop and no cleanup job is about yet.
--- One statement is one snapshot, so the frontends are read after the mark committed: whoever registers later reads rows
--- without the replica. A frontend that lapsed, or ended, is not waited for.
+-- Replicas that may serve no more, that no live frontend has a request with, and that no stop and no cleanup job is about
+-- yet. One statement is one snapshot, so the frontends are read after the mark committed: one that registers later reads
+-- rows without the replica. A frontend that lapsed, or ended, is not waited for. At `stop_after` (where it is NULL: the
+-- unload timeout after the mark) every frontend cuts its requests; one that has not acknowledged that within the grace is
+-- not waited for either.
 SELECT r.node_id, r.model, r.slot, r.address, r.process_instance, r.job_id, r.op_generation,
        (SELECT u.id FROM jobs u
          WHERE u.state IN ('queued', 'running')
@@ -38,10 +40,12 @@ SELECT r.node_id, r.model, r.slot, r.address, r.process_instance, r.job_id, r.op
          ORDER BY u.kind LIMIT 1) AS parent_id
   FROM replicas r JOIN jobs j ON j.id = r.job_id
  WHERE r.state = 'unloading' AND r.process_instance IS NOT NULL AND j.stop_state <> 'pending'
-   AND NOT EXISTS (SELECT 1 FROM frontends f
-                     LEFT JOIN drain_acks a ON a.frontend_id = f.id AND a.replica_id = r.id
-                    WHERE f.ended_at IS NULL AND f.lease_expires_at > clock_timestamp()
-                      AND (a.frontend_id IS NULL OR a.in_flight > 0))
+   AND (NOT EXISTS (SELECT 1 FROM frontends f
+                      LEFT JOIN drain_acks a ON a.frontend_id = f.id AND a.replica_id = r.id
+                     WHERE f.ended_at IS NULL AND f.lease_expires_at > clock_timestamp()
+                       AND (a.frontend_id IS NULL OR a.in_flight > 0))
+        OR COALESCE(r.stop_after, r.updated_at + make_interval(secs => %(cut_after)s))
+           + make_interval(secs => %(cut_grace)s) <= clock_timestamp())
    AND NOT EXISTS (SELECT 1 FROM jobs c
                     WHERE c.kind = 'replica.cleanup' AND c.subject = r.process_instance::text
                       AND (c.state IN ('queued', 'running') OR c.hold_until > clock_timestamp()))

@@ -10,6 +10,7 @@ from typing import Any
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.ids import JobId, NodeId, is_uuid
+from localai.replicas.cuts import CutWindows
 
 SQL = load_queries("localai.replicas")
 
@@ -83,7 +84,7 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """A replica that nobody has a request with any more, and whose process is to be stopped by its name."""
+    """A replica that no request keeps any more, and whose process is to be stopped by its instance."""
 
     node_id: NodeId
     model: str
@@ -99,8 +100,8 @@ class Leftover:
 class PgReplicaStore:
     """Rows of replicas. Every method raises StorageUnavailable."""
 
-    def __init__(self, unit_of_work: UnitOfWorkFactory) -> None:
-        self._unit_of_work = unit_of_work
+    def __init__(self, unit_of_work: UnitOfWorkFactory, cuts: CutWindows | None = None) -> None:
+        self._unit_of_work, self._cuts = unit_of_work, cuts or CutWindows()
 
     def routing_snapshot(self) -> RoutingSnapshot:
         """What may serve, in one snapshot of the database with its version."""
@@ -125,9 +126,12 @@ class PgReplicaStore:
         return self._list(NodeId(node_id)) if is_uuid(node_id) else []
 
     def to_clean(self, limit: int) -> Sequence[Leftover]:
-        """Replicas that may serve no more, that every live frontend is done with, and that nothing stops yet."""
+        """Replicas that may serve no more, that nothing stops yet, and that no request may keep from it any more.
+
+        That is so where every live frontend is done with a replica, or where its requests had to be cut.
+        """
         with self._unit_of_work() as uow:
-            rows = uow.execute(SQL["to_clean"], {"limit": limit}).mappings().all()
+            rows = uow.execute(SQL["to_clean"], {"limit": limit, **self._cuts.named()}).mappings().all()
         return [Leftover(**{name: row[name] for name in Leftover.__slots__}) for row in rows]
 
     def _list(self, node_id: NodeId | None) -> Sequence[ReplicaView]:

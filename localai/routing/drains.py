@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWorkFactory
 from localai.ids import FrontendId
+from localai.replicas.cuts import CutWindows
 
 SQL = load_queries("localai.routing")
 
@@ -19,18 +20,21 @@ class DrainRow:
     replica_id: str
     process_instance: str
     said: int | None
+    #: Requests keep the replica from its stop no more.
+    cut: bool
 
 
 class PgDrains:
     """Acknowledgements. Every method is one transaction and raises StorageUnavailable."""
 
-    def __init__(self, unit_of_work: UnitOfWorkFactory) -> None:
-        self._unit_of_work = unit_of_work
+    def __init__(self, unit_of_work: UnitOfWorkFactory, cuts: CutWindows | None = None) -> None:
+        self._unit_of_work, self._cuts = unit_of_work, cuts or CutWindows()
 
     def open_drains(self, frontend_id: FrontendId) -> Sequence[DrainRow]:
         """The replicas this process has not acknowledged with 0."""
         with self._unit_of_work() as uow:
-            rows = uow.execute(SQL["open_drains"], {"frontend": frontend_id}).mappings()
+            parameters = {"frontend": frontend_id, "cut_after": self._cuts.after_s}
+            rows = uow.execute(SQL["open_drains"], parameters).mappings()
             return [DrainRow(**row) for row in rows]
 
     def acknowledge(self, frontend_id: FrontendId, replica_id: str, in_flight: int) -> None:

@@ -14,7 +14,7 @@ from localai.clock import boottime
 from localai.errors import StorageUnavailable
 from localai.ids import FrontendId
 from localai.inference.ports import Endpoint
-from localai.routing.ports import Connections, Drains, Frontends, RoutingRows, Snapshot
+from localai.routing.ports import Connections, Drains, Frontends, OpenDrain, RoutingRows, Snapshot
 from localai.routing.rules import Lease, Standing
 from localai.routing.table import RoutingTable
 
@@ -80,7 +80,7 @@ class RoutingFeed:
         self._asked = self._answered = self._failed = 0
         self._stopping = self._refused = False
         self._probing: set[Endpoint] = set()
-        #: Replicas that are being taken away, by id: the instance, and what was said of it last. None: not listed yet.
+        #: Replicas that are being taken away, by id: instance and last acknowledged count. None: not listed yet.
         self._open: dict[str, tuple[str, int | None]] | None = None
         self._thread: threading.Thread | None = None
         table.on_left(self.nudge)
@@ -196,18 +196,29 @@ class RoutingFeed:
 
         They are listed after a reading: what is found was marked before the next one, so it never comes back into the
         table. A mark that commits between the two is not acknowledged, because the table still has the replica; it
-        raised the version, so the next step reads again.
+        raised the version, so the next step reads again. While a request keeps one of them, each step lists them again:
+        the database says when requests are to be cut.
         """
         assert self._id is not None
-        if self._open is None:
+        if self._open is None or any(said != 0 for _, said in self._open.values()):
             found = self._drains.open_drains(self._id)
             self._open = {row.replica_id: (row.process_instance, row.said) for row in found}
+            for row in found:
+                self._cut(row)
         for replica_id, (instance, said) in list(self._open.items()):
             count = self._table.remaining(instance)
             if count is not None and count != said:
                 self._signals.counted(replica_id, count)
                 self._drains.acknowledge(self._id, replica_id, count)
                 self._open[replica_id] = (instance, count)
+
+    def _cut(self, drain: OpenDrain) -> None:
+        """End the requests that keep a replica for too long, or that a forced unload does not wait for."""
+        if drain.cut and self._table.remaining(drain.process_instance):
+            ended = self._table.cut(drain.process_instance)
+            if ended:
+                facts = logs.fields(process_instance=drain.process_instance, requests=ended)
+                log.warning("requests are cut: their replica is unloaded", extra=facts)
 
     def _refuse(self, error: StorageUnavailable) -> None:
         """The database did not do its part; whether loaded models are served meanwhile is the table's rule."""

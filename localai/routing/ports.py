@@ -80,6 +80,10 @@ class OpenDrain(Protocol):
     def said(self) -> int | None:
         """The count of the last acknowledgement, None before the first."""
 
+    @property
+    def cut(self) -> bool:
+        """Whether requests of this process with the replica are to be ended now."""
+
 
 class Drains(Protocol):
     """What web processes say about replicas that are being taken away. Both raise StorageUnavailable."""

@@ -28,8 +28,10 @@ DELETE FROM frontends WHERE ended_at < clock_timestamp() - make_interval(secs =>
 
 -- open_drains --
 -- Replicas that are being taken away, and that this process has not said to be done with. One that was never loaded has
--- no process that anybody could route to.
-SELECT r.id AS replica_id, r.process_instance, a.in_flight AS said
+-- no process that could be routed to. `cut`: requests with it are to be ended now.
+SELECT r.id AS replica_id, r.process_instance, a.in_flight AS said,
+       COALESCE(COALESCE(r.stop_after, r.updated_at + make_interval(secs => %(cut_after)s)) <= clock_timestamp(), false)
+           AS cut
   FROM replicas r LEFT JOIN drain_acks a ON a.replica_id = r.id AND a.frontend_id = %(frontend)s
  WHERE r.state = 'unloading' AND r.process_instance IS NOT NULL AND a.in_flight IS DISTINCT FROM 0
  ORDER BY r.id;

@@ -69,7 +69,9 @@ class RoutingTable:
             entry = entries[choose([Use(entry.in_flight, entry.last_used) for entry in entries])]
             self._uses += 1
             entry.in_flight, entry.last_used = entry.in_flight + 1, self._uses
-            return Pick(entry, self._count_down)
+            pick = Pick(entry, self._count_down)
+            entry.picks.add(pick)
+            return pick
 
     def holds(self, model: str, exclude: Collection[Endpoint] = ()) -> bool:
         """Whether a pick would find a replica, as far as the rows go."""
@@ -107,6 +109,22 @@ class RoutingTable:
                 return None
             entries = [entry for entry in self._entries() if entry.endpoint.process_instance == process_instance]
             return sum(entry.in_flight for entry in entries)
+
+    def cut(self, process_instance: str) -> int:
+        """End the requests of this process with an instance that it can pick no more; how many. Each fails with
+        ModelUnloaded. A second call ends nothing."""
+        with self._lock:
+            entries = [
+                entry
+                for endpoint, entry in self._leaving.items()
+                if endpoint.process_instance == process_instance and not entry.cut
+            ]
+            for entry in entries:
+                entry.cut = True
+            picks = [pick for entry in entries for pick in entry.picks]
+        for pick in picks:  # not under the lock: the end of a call may count it down at once
+            pick.cut()
+        return len(picks)
 
     def standing(self) -> Standing:
         """What this process may do at this moment."""
@@ -221,10 +239,12 @@ class RoutingTable:
             return
         raise StorageUnavailable(f"this process does not know the routes: {standing.value}")
 
-    def _count_down(self, entry: Entry) -> None:
+    def _count_down(self, pick: Pick) -> None:
         """Not under the lock."""
+        entry = pick.entry
         with self._lock:
             entry.in_flight -= 1
+            entry.picks.discard(pick)
             over = entry.in_flight == 0 and self._leaving.get(entry.endpoint) is entry
             if over:
                 del self._leaving[entry.endpoint]

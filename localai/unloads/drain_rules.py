@@ -1,4 +1,4 @@
-"""What is wished of a drain, and when a node goes although something is left on it."""
+"""The options of a drain, and the conditions under which a node is removed with replicas left on it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ class Wish:
     remove: bool = False
     #: It goes at once, with whatever runs there.
     force: bool = False
+    #: Requests in flight there are cut.
+    cut: bool = False
 
     def to_args(self) -> dict[str, bool]:
         """What of it is true: the arguments of a job are merged."""
-        return {name: True for name, wanted in (("remove", self.remove), ("force", self.force)) if wanted}
+        wishes = {"remove": self.remove, "force": self.force, "cut": self.cut}
+        return {name: True for name, wanted in wishes.items() if wanted}
 
     @classmethod
     def of(cls, args: Mapping[str, Any]) -> Wish:
-        return cls(remove=bool(args.get("remove")), force=bool(args.get("force")))
+        return cls(remove=bool(args.get("remove")), force=bool(args.get("force")), cut=bool(args.get("cut")))
 
 
 def goes_anyway(wish: Wish, status: Status | None) -> bool:

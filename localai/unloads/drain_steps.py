@@ -12,6 +12,7 @@ from localai.jobs.announce import Announcer
 from localai.jobs.event_rules import ConfirmStop, FinishWork, Progress, TellRouting
 from localai.jobs.job import Job
 from localai.jobs.owner import Owner
+from localai.unloads.drain_rules import Wish
 from localai.unloads.drain_store import Drained, PgDrainStore
 from localai.unloads.rules import drain_text
 from localai.unloads.service import ids_of, tell_taken
@@ -50,7 +51,7 @@ class DrainSteps:
         """Also what was placed and not marked yet when the drain began, and what has finished loading since."""
         if job.node_id is None:
             return
-        taken = self._store.take(job.node_id, f"drain:{job.id}")
+        taken = self._store.take(job.node_id, f"drain:{job.id}", force=Wish.of(job.args).cut)
         tell_taken(self._announcer, taken)
         if taken.cancelled or taken.marked:
             facts = logs.fields(node=job.subject, replicas=taken.marked, cancelled=ids_of(taken.cancelled))

@@ -52,6 +52,9 @@ class PgDrainStore:
             name = self._hold(uow, node_id)
             if name is None or uow.execute(SQL["drain_node"], {"node": node_id}).first() is None:
                 return None
+            uow.execute(SQL["bound_again"], Scope(node_id=node_id).named())
+            if wish.cut:
+                uow.execute(SQL["force_stop"], Scope(node_id=node_id).named())
             begun = self._job(uow, node_id, name, wish)
             raise_version(uow)
             return begun
@@ -72,16 +75,19 @@ class PgDrainStore:
                 raise_version(uow)
             return Resumed(ended)
 
-    def take(self, node_id: NodeId, actor: str) -> Taken:
-        """Cancel the loads placed on a node and make its replicas unroutable, whatever their models."""
+    def take(self, node_id: NodeId, actor: str, *, force: bool = False) -> Taken:
+        """Cancel the loads placed on a node and make its replicas unroutable, whatever their models.
+
+        With ``force`` requests in flight there are cut.
+        """
         with self._unit_of_work() as uow:
             models = [row.model for row in uow.execute(SQL["models_to_take"], {"node": node_id})]
             if not models:
                 return Taken()
             for model in models:  # in the order of their names, as everybody who holds several
                 lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=model))
-            taken = take(uow, self._kinds, self._windows, Scope(node_id=node_id), actor=actor)
-            if taken.marked:
+            taken = take(uow, self._kinds, self._windows, Scope(node_id=node_id), actor=actor, force=force)
+            if taken.routing_changed:
                 raise_version(uow)
             return taken
 

@@ -48,9 +48,9 @@ class DrainService:
         self._store, self._reads, self._announcer, self._events = store, reads, announcer, events
         self._removal_wait_s = removal_wait_s
 
-    def drain(self, node_id: str) -> Drain:
-        """No new work; what runs there ends or is cancelled. Asking again changes nothing."""
-        job = self._begin(node_id, Wish())
+    def drain(self, node_id: str, *, force: bool = False) -> Drain:
+        """No new work; what runs there ends or is cancelled, with ``force`` at once. A repeat changes nothing else."""
+        job = self._begin(node_id, Wish(cut=force))
         return Drain(job_id=job.id, done=False, message="node set to draining")
 
     def remove(self, node_id: str, *, force: bool = False) -> Drain:

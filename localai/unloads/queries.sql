@@ -24,6 +24,36 @@ UPDATE replicas SET state = 'unloading', updated_at = clock_timestamp()
    AND (%(model)s::text IS NULL OR model = %(model)s) AND (%(node)s::uuid IS NULL OR node_id = %(node)s)
 RETURNING id;
 
+-- force_stop --
+-- Requests in flight do not keep these replicas from their stop any more. A repeat changes nothing.
+UPDATE replicas SET stop_after = clock_timestamp()
+ WHERE state = 'unloading' AND process_instance IS NOT NULL
+   AND (stop_after IS NULL OR stop_after > clock_timestamp())
+   AND (%(model)s::text IS NULL OR model = %(model)s) AND (%(node)s::uuid IS NULL OR node_id = %(node)s)
+RETURNING id;
+
+-- bound_again --
+-- A cancelled unload let the requests of these replicas run; the bound of a new one counts from now.
+UPDATE replicas SET stop_after = NULL, updated_at = clock_timestamp()
+ WHERE state = 'unloading' AND stop_after = 'infinity'
+   AND (%(model)s::text IS NULL OR model = %(model)s) AND (%(node)s::uuid IS NULL OR node_id = %(node)s);
+
+-- force_job --
+-- A live unload or drain whose replicas are not to wait for requests; a drain marks more of them later.
+UPDATE jobs SET args = args || '{"cut": true}', updated_at = clock_timestamp()
+ WHERE id = %(id)s AND kind = ANY(%(kinds)s) AND state IN ('queued', 'running')
+RETURNING jobs.*, clock_timestamp() AS read_at;
+
+-- force_stop_of_job --
+-- The same as `force_stop` for the replicas of an unload or a drain.
+UPDATE replicas r SET stop_after = clock_timestamp()
+  FROM jobs j
+ WHERE j.id = %(id)s
+   AND ((j.kind = 'node.drain' AND r.node_id = j.node_id) OR j.args->'replicas' @> to_jsonb(r.id::text))
+   AND r.state = 'unloading' AND r.process_instance IS NOT NULL
+   AND (r.stop_after IS NULL OR r.stop_after > clock_timestamp())
+RETURNING r.id;
+
 -- replicas_there --
 -- Everything that is to be gone when the unload ends: also what an edit or a cancel is taking away already.
 SELECT id FROM replicas
@@ -33,7 +63,7 @@ SELECT id FROM replicas
 -- extend_unload --
 -- A live unload is about what was found later, too, on whichever node.
 UPDATE jobs
-   SET args = jsonb_build_object('replicas',
+   SET args = args || jsonb_build_object('replicas',
            (SELECT jsonb_agg(DISTINCT found) FROM jsonb_array_elements(args->'replicas' || %(replicas)s::jsonb) found)),
        updated_at = clock_timestamp()
  WHERE kind = 'model.unload' AND subject = %(model)s AND state IN ('queued', 'running')

@@ -1,4 +1,4 @@
-"""What a person asks for: take a model off one node or all of them, and cut no request."""
+"""Requests of people to unload a model on one node or on all, and not to wait for its running requests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from localai import logs
 from localai.bus.ports import Events
-from localai.errors import WorkerRefused
-from localai.ids import JobId, NodeId
+from localai.errors import JobEnded, NotForced, NotFound, WorkerRefused
+from localai.ids import JobId, NodeId, is_uuid
 from localai.jobs.announce import Announcer
 from localai.jobs.event_rules import Cancel, TellRouting, WakeControl
 from localai.jobs.job import Job
@@ -16,7 +16,7 @@ from localai.jobs.kinds import MODEL_LOAD
 from localai.jobs.ports import JobReads
 from localai.jobs.watches import Watch
 from localai.unloads.rules import Left, progress_text, refusal
-from localai.unloads.store import Begun, PgUnloadStore
+from localai.unloads.store import FORCED_KINDS, Begun, PgUnloadStore
 from localai.unloads.taking import Taken
 
 log = logs.get(__name__)
@@ -51,21 +51,23 @@ class UnloadService:
         self._store, self._announcer, self._reads, self._events = store, announcer, reads, events
         self._wait_s = wait_s
 
-    def request(self, model: str, actor: str = "api") -> Unload:
-        """Begin to unload a model everywhere; nothing to do is no error."""
-        begun = self._begin(model, actor, None)
+    def request(self, model: str, actor: str = "api", *, force: bool = False) -> Unload:
+        """Begin to unload a model everywhere, with ``force`` without waiting for its requests; nothing to do is no
+        error."""
+        begun = self._begin(model, actor, None, force=force)
         return Unload(
             job_id=begun.job.id if begun.job is not None else None,
             cancelled_loads=sum(job.kind == MODEL_LOAD for job in begun.taken.cancelled),
             message=_message(model, begun),
         )
 
-    def unload_on(self, node_id: NodeId, model: str, actor: str = "api") -> NodeUnload:
+    def unload_on(self, node_id: NodeId, model: str, actor: str = "api", *, force: bool = False) -> NodeUnload:
         """Unload a model on one node and wait a moment for the worker's word; nothing to do is no error.
 
+        With ``force`` requests in flight there are cut.
         Raises WorkerRefused where the worker says that it could not stop the process; it is asked again all the same.
         """
-        begun = self._begin(model, actor, node_id)
+        begun = self._begin(model, actor, node_id, force=force)
         if begun.job is None:
             return NodeUnload(job_id=None, done=True, message="model unloaded")
         job_id, here = begun.job.id, Here(self._store, begun.job.id, node_id)
@@ -79,15 +81,33 @@ class UnloadService:
             return NodeUnload(job_id=job_id, done=False, message=text)
         return NodeUnload(job_id=job_id, done=True, message="model unloaded")
 
-    def _begin(self, model: str, actor: str, node_id: NodeId | None) -> Begun:
-        begun = self._store.begin(model, actor, node_id)
+    def force(self, job_id: str) -> Job:
+        """Cut the requests that an unload or a drain waits for. Raises NotFound, JobEnded, NotForced (its kind)."""
+        before = self._reads.get(JobId(job_id)) if is_uuid(job_id) else None
+        if before is None:
+            raise NotFound(f"there is no job {job_id}")
+        if before.kind not in FORCED_KINDS:
+            raise NotForced(f"a job {before.kind} waits for no request; cancel it to end it")
+        job = self._store.force(before.id)
+        if job is None:
+            raise JobEnded(f"job {job_id} has ended already")
+        self._announcer.tell((TellRouting(),))
+        log.info("requests are cut on request", extra=logs.fields(job_id=job.id, kind=job.kind, subject=job.subject))
+        return job
+
+    def _begin(self, model: str, actor: str, node_id: NodeId | None, *, force: bool) -> Begun:
+        begun = self._store.begin(model, actor, node_id, force=force)
         tell_taken(self._announcer, begun.taken)
         if begun.job is not None and begun.created:
             self._announcer.tell((WakeControl(begun.job.id, begun.job.generation),))
         log.info(
             "unload asked for",
             extra=logs.fields(
-                model=model, node_id=node_id, replicas=begun.taken.marked, cancelled=ids_of(begun.taken.cancelled)
+                model=model,
+                node_id=node_id,
+                replicas=begun.taken.marked,
+                cancelled=ids_of(begun.taken.cancelled),
+                force=force,
             ),
         )
         return begun
@@ -112,7 +132,7 @@ def tell_taken(announcer: Announcer, taken: Taken) -> None:
     """Tell, after the commit, whoever waits for the loads or routes to the replicas."""
     for job in taken.cancelled:
         announcer.moved(Cancel, job)
-    if taken.marked:
+    if taken.routing_changed:
         announcer.tell((TellRouting(),))
 
 

@@ -11,11 +11,15 @@ from localai.ids import JobId, NodeId, OwnerId
 from localai.jobs.attempts import insert, lock_subject
 from localai.jobs.event_rules import FinishWork
 from localai.jobs.job import Job, Windows
-from localai.jobs.kinds import KINDS, MODEL_UNLOAD, Kinds
+from localai.jobs.kinds import KINDS, MODEL_UNLOAD, NODE_DRAIN, Kinds
 from localai.jobs.ports import NewJob
 from localai.jobs.rows import EVENT_NAMES, one_job, record
+from localai.jobs.rows import SQL as JOBS_SQL
 from localai.unloads.rules import Left
 from localai.unloads.taking import SQL, Scope, Taken, raise_version, take
+
+#: Kinds of job that wait for running requests.
+FORCED_KINDS = (MODEL_UNLOAD, NODE_DRAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +39,10 @@ class PgUnloadStore:
         self._unit_of_work, self._windows, self._kinds = unit_of_work, windows, kinds
 
     @repeated
-    def begin(self, model: str, actor: str, node_id: NodeId | None = None) -> Begun:
+    def begin(self, model: str, actor: str, node_id: NodeId | None = None, *, force: bool = False) -> Begun:
         """Cancel the loads of a model, make its replicas unroutable, and write down what is to be gone.
 
+        With ``force`` requests in flight are cut, also those that an unload under way waits for.
         All in one transaction under the subject's lock. What is loaded afterwards is none of this unload's business.
         """
         scope = Scope(model=model, node_id=node_id)
@@ -45,9 +50,10 @@ class PgUnloadStore:
             if not uow.execute(SQL["anything_there"], scope.named()).scalar_one():
                 return Begun(job=None, created=False, taken=Taken())
             lock_subject(uow, self._kinds, NewJob(kind=MODEL_UNLOAD, subject=model))
-            taken = take(uow, self._kinds, self._windows, scope, actor=actor)
+            uow.execute(SQL["bound_again"], scope.named())
+            taken = take(uow, self._kinds, self._windows, scope, actor=actor, force=force)
             job, created = self._job(uow, model, scope)
-            if taken.marked:
+            if taken.routing_changed:
                 raise_version(uow)
             return Begun(job=job, created=created, taken=taken)
 
@@ -65,6 +71,19 @@ class PgUnloadStore:
             if finished is not None:
                 record(uow, EVENT_NAMES[FinishWork], finished, owner)
             return finished
+
+    @repeated
+    def force(self, job_id: JobId) -> Job | None:
+        """Cut the requests that a live unload or drain waits for; None if there is no such live job."""
+        with self._unit_of_work() as uow:
+            job = one_job(uow.execute(JOBS_SQL["read_job"], {"id": job_id}))
+            if job is None or job.kind not in FORCED_KINDS:
+                return None
+            lock_subject(uow, self._kinds, NewJob(kind=job.kind, subject=job.subject))
+            forced = one_job(uow.execute(SQL["force_job"], {"id": job_id, "kinds": list(FORCED_KINDS)}))
+            if forced is not None and uow.execute(SQL["force_stop_of_job"], {"id": job_id}).all():
+                raise_version(uow)
+            return forced
 
     def _job(self, uow: UnitOfWork, model: str, scope: Scope) -> tuple[Job | None, bool]:
         replicas = [str(row.id) for row in uow.execute(SQL["replicas_there"], scope.named())]

@@ -34,19 +34,28 @@ class Taken:
     cancelled: tuple[Job, ...] = field(default=())
     #: Replicas that served until now.
     marked: int = 0
+    #: Replicas whose requests are to be cut.
+    forced: int = 0
+
+    @property
+    def routing_changed(self) -> bool:
+        """Whether frontends have something to do. A cut is no change of routes; the version tells them of it."""
+        return bool(self.marked or self.forced)
 
 
-def take(uow: UnitOfWork, kinds: Kinds, windows: Windows, scope: Scope, *, actor: str) -> Taken:
+def take(uow: UnitOfWork, kinds: Kinds, windows: Windows, scope: Scope, *, actor: str, force: bool = False) -> Taken:
     """Cancel the loads of a scope and make its replicas unroutable; the caller holds the subjects of their models.
 
-    A load that finishes at the same time has either finished before, and is marked, or is cancelled. The caller raises
-    the routing version where anything was marked, as the last statement of its transaction.
+    A load that finishes at the same time has either finished before, and is marked, or is cancelled. With ``force``
+    requests in flight are cut. The caller raises the routing version if `Taken.routing_changed`, as the last statement
+    of its transaction.
     """
     live = [JobId(row.id) for row in uow.execute(SQL["live_loads"], scope.named())]
     why = "cancelled because its model is unloaded" if scope.model else "cancelled because its node is taken out of use"
     cancelled = [job for load in live for job in cancel(uow, kinds, windows, load, actor=actor, why=why)]
     marked = len(uow.execute(SQL["mark_unloading"], scope.named()).all())
-    return Taken(cancelled=tuple(cancelled), marked=marked)
+    forced = len(uow.execute(SQL["force_stop"], scope.named()).all()) if force else 0
+    return Taken(cancelled=tuple(cancelled), marked=marked, forced=forced)
 
 
 def raise_version(uow: UnitOfWork) -> None:

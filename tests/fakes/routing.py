@@ -42,6 +42,7 @@ class FakeDrain:
     replica_id: str
     process_instance: str
     said: int | None
+    cut: bool = False
 
 
 class FakeClock:
@@ -69,6 +70,8 @@ class FakeRows:
     #: Replicas that are being taken away, and what each process said of them, as rows of replica, process and count.
     leaving: tuple[Replica, ...] = ()
     said: list[tuple[str, FrontendId, int]] = field(default_factory=list)
+    #: Ids of replicas whose requests are to be cut.
+    cut: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -87,7 +90,7 @@ class FakeRows:
         self._refuse()
         last = {replica: count for replica, frontend, count in self.said if frontend == frontend_id}
         return [
-            FakeDrain(gone.replica_id, gone.process_instance, last.get(gone.replica_id))
+            FakeDrain(gone.replica_id, gone.process_instance, last.get(gone.replica_id), gone.replica_id in self.cut)
             for gone in self.leaving
             if last.get(gone.replica_id) != 0
         ]

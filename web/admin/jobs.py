@@ -74,6 +74,18 @@ def cancel_job(job_id: str) -> Response:
     return response
 
 
+@blueprint.post("/api/jobs/<job_id>/force")
+@open_to(Access.ADMIN)
+def force_job(job_id: str) -> Response:
+    """202: the unload or drain waits for no request any more; running ones are cut. 409 for any other job."""
+    job = services().unloads.force(job_id)
+    response = jsonify(
+        {"job_id": job.id, "kind": job.kind, "subject": job.subject, "message": "running requests are cut"}
+    )
+    response.status_code = 202
+    return response
+
+
 def _existing(found: Services, job_id: str) -> JobView:
     job = found.jobs.get(job_id)
     if job is None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from flask import Blueprint, Response, jsonify
 
 from localai.errors import BadInput, ModelNotFound
@@ -9,6 +12,7 @@ from localai.loads.attempts import HELD, LOADED
 from web.access import Access, open_to
 from web.body import read_json_object
 from web.openai.models import usable_config
+from web.schemas.nodes import read_force
 from web.services import services
 
 blueprint = Blueprint("admin_loading", __name__)
@@ -39,9 +43,10 @@ def load() -> Response:
 @blueprint.post("/v1/backend/shutdown")
 @open_to(Access.ADMIN)
 def shutdown() -> Response:
-    """202 with the job that unloads, 200 where nothing is left to wait for. A request under way is never cut."""
-    model, found = _model(), services()
-    unload = found.unloads.request(model)
+    """202 with the job that unloads, 200 if nothing is left to wait for. With ``force`` running requests are cut."""
+    body, found = read_json_object(), services()
+    model = _named(body)
+    unload = found.unloads.request(model, force=read_force(body))
     # A config that was deleted leaves replicas behind, and they may be unloaded.
     if unload.job_id is None and not unload.cancelled_loads and found.configs.get(model) is None:
         raise ModelNotFound(model)
@@ -51,7 +56,11 @@ def shutdown() -> Response:
 
 
 def _model() -> str:
-    name = read_json_object().get("model")
+    return _named(read_json_object())
+
+
+def _named(body: Mapping[str, Any]) -> str:
+    name = body.get("model")
     if not isinstance(name, str) or not name.strip():
         raise BadInput("model", name, "the name of a model")
     return name

@@ -13,7 +13,7 @@ from localai.jobs.quarantine_rules import Streak
 from localai.unloads.drains import Drain
 from web.access import Access, open_to
 from web.body import read_json_object
-from web.schemas.nodes import read_unload
+from web.schemas.nodes import read_force, read_unload
 from web.services import services
 
 blueprint = Blueprint("admin_nodes", __name__)
@@ -66,10 +66,10 @@ def approve_node(node_id: str) -> Response:
 @open_to(Access.ADMIN)
 def unload_model(node_id: str) -> Response:
     """200 once the worker has acknowledged the stop or nothing matched, 202 while it has not, 502 where it failed."""
-    model = read_unload(read_json_object())
+    model, force = read_unload(read_json_object())
     found = services()
     found.nodes.require(node_id)
-    unload = found.unloads.unload_on(NodeId(node_id), model)
+    unload = found.unloads.unload_on(NodeId(node_id), model, force=force)
     response = jsonify({"message": unload.message, "job_id": unload.job_id})
     response.status_code = 200 if unload.done else 202
     return response
@@ -78,8 +78,8 @@ def unload_model(node_id: str) -> Response:
 @blueprint.post("/api/nodes/<node_id>/drain")
 @open_to(Access.ADMIN)
 def drain_node(node_id: str) -> Response:
-    """The node gets no new work; the job empties it. Doing it again changes nothing."""
-    return _answer(services().drains.drain(node_id))
+    """The node gets no new work; the job empties it, with ``force`` without waiting for its requests."""
+    return _answer(services().drains.drain(node_id, force=read_force(read_json_object(empty=True))))
 
 
 @blueprint.post("/api/nodes/<node_id>/resume")

@@ -101,12 +101,20 @@ def read_claim(body: Mapping[str, Any]) -> Claim:
     return Claim(data["op_generation"], data["incarnation"], data["seq"])
 
 
-def read_unload(body: Mapping[str, Any]) -> str:
-    """The model to unload on a node. Raises BadInput."""
+def read_unload(body: Mapping[str, Any]) -> tuple[str, bool]:
+    """The model to unload on a node, and whether its requests are cut. Raises BadInput."""
     name = body.get("model_name")
     if not isinstance(name, str) or not name.strip():
         raise BadInput("model_name", name, "the name of a model")
-    return name
+    return name, read_force(body)
+
+
+def read_force(body: Mapping[str, Any]) -> bool:
+    """Whether running requests are cut; left out and null are no. Raises BadInput."""
+    force = body.get("force")
+    if force is not None and not isinstance(force, bool):
+        raise BadInput("force", force, "true or false")
+    return bool(force)
 
 
 def _figures(data: Mapping[str, Any]) -> Figures:

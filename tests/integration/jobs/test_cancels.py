@@ -330,10 +330,9 @@ def test_what_ended_by_itself_and_what_must_go_on_are_409_and_what_is_not_there_
     world: World, control: Control, agent: Agent, web: WebBench
 ) -> None:
     served, _, instance = serving_load(world, control, [agent], "ended-by-itself")
-    unload = world.unloads.request("ended-by-itself").job_id
     new = NewJob(kind=REPLICA_CLEANUP, subject=instance, node_id=agent.id, args={"model": "ended-by-itself", "slot": 0})
     _, cleanup = world.jobs.request(new)
-    for job_id, code in ((served.id, "job_ended"), (unload, "not_cancellable"), (cleanup.id, "not_cancellable")):
+    for job_id, code in ((served.id, "job_ended"), (cleanup.id, "not_cancellable")):
         answer = cancel_job(web, str(job_id))
         assert (answer.status_code, answer.get_json()["error"]["code"]) == (409, code)
         assert len(answer.get_json()["error"]["message"]) > 40

@@ -587,6 +587,29 @@ def test_a_model_is_unloaded_on_one_node(server: Server, run: Run) -> None:
     assert server.asked[-1] == ("POST", "/api/nodes/n1/models/unload", {"model_name": "org/m"})
 
 
+def test_force_is_sent_where_it_is_asked_for(server: Server, run: Run) -> None:
+    server.on("/api/nodes", [NODE])
+    server.on("/api/nodes/n1/models/unload", {"message": "model unloaded", "job_id": None})
+    server.on("/backend/shutdown", {"message": "model m is not loaded", "job_id": None})
+    server.on("/api/nodes/n1/drain", {"message": "node set to draining", "job_id": JOB})
+    for arguments, body in (
+        (("models", "unload", "m", "--force"), {"model": "m", "force": True}),
+        (("models", "unload", "m", "--node", "gpu-1", "--force"), {"model_name": "m", "force": True}),
+        (("nodes", "drain", "gpu-1", "--force"), {"force": True}),
+    ):
+        assert run(*arguments)[0] == 0
+        assert server.asked[-1][2] == body
+
+
+def test_an_unload_is_forced_and_cancelled_by_its_job(server: Server, run: Run) -> None:
+    named = {"job_id": JOB, "kind": "model.unload", "subject": "m"}
+    server.on(f"/api/jobs/{JOB}/force", (202, {**named, "message": "running requests are cut"}))
+    assert run("jobs", "force", JOB) == (0, "model.unload m: running requests are cut\n", "")
+    server.on(f"/api/jobs/{JOB}/cancel", {**named, "state": "stopped"})
+    said = "model.unload m is cancelled; replicas that it marked stop when their running requests have ended\n"
+    assert run("jobs", "cancel", JOB) == (0, said, "")
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [

@@ -10,7 +10,7 @@ import pytest
 from localai.ids import JobId
 from localai.jobs.cancel_rules import CancelState, end_of, may_cancel, release_s, why_not
 from localai.jobs.job import Job, State, StopState
-from localai.jobs.kinds import KINDS, MODEL_INSTALL, MODEL_LOAD
+from localai.jobs.kinds import KINDS, MODEL_INSTALL, MODEL_LOAD, MODEL_UNLOAD
 from localai.loads.cancel_rules import has_work, load_cancel
 
 pytestmark = pytest.mark.unit
@@ -75,10 +75,10 @@ def test_a_hold_that_is_over_while_its_worker_is_silent_is_asked_about_in_a_seco
     assert release_s(PENDING) == 8
 
 
-def test_loads_and_installs_may_be_cancelled_and_the_others_say_why_not() -> None:
+def test_loads_installs_and_unloads_may_be_cancelled_and_the_others_say_why_not() -> None:
     for name in KINDS:
         reason = why_not(replace(RUNNING, kind=name))
-        assert (reason is None) is (name in (MODEL_LOAD, MODEL_INSTALL)), name
+        assert (reason is None) is (name in (MODEL_LOAD, MODEL_INSTALL, MODEL_UNLOAD)), name
         assert may_cancel(replace(RUNNING, kind=name)) is (reason is None)
     assert not may_cancel(CONFIRMED)
     assert why_not(replace(RUNNING, kind="of.tomorrow")) is not None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from localai.errors import ModelUnloaded
 from localai.inference.ports import Endpoint
 from tests.fakes.routing import Replica
 from tests.unit.routing.test_feed import LIMIT_S, Bench
@@ -130,3 +131,51 @@ def test_a_process_that_never_had_the_replica_says_so_too() -> None:
     bench.feed.step()
     assert said(bench) == [("r1", 0)]
     bench.feed.stop()
+
+
+def test_requests_are_ended_once_when_the_rows_say_that_they_are_to_be_cut(bench: Bench) -> None:
+    request, why = pick(bench, ONE.endpoint), []
+    request.cancelled_by(why.append)  # type: ignore[attr-defined]
+    bench.rows.take_away(ONE)
+    bench.feed.step()
+    assert why == []
+    bench.rows.cut.add("r1")
+    bench.feed.step()
+    bench.feed.step()
+    assert [type(error) for error in why] == [ModelUnloaded]
+    request.release()  # type: ignore[attr-defined]
+    bench.feed.step()
+    assert said(bench) == [("r1", 1), ("r1", 0)]
+
+
+def test_a_request_whose_call_begins_after_the_cut_is_ended_at_once(bench: Bench) -> None:
+    request, why = pick(bench, ONE.endpoint), []
+    bench.rows.take_away(ONE)
+    bench.rows.cut.add("r1")
+    bench.feed.step()
+    request.cancelled_by(why.append)  # type: ignore[attr-defined]
+    assert [type(error) for error in why] == [ModelUnloaded]
+
+
+def test_nothing_is_cut_while_the_table_still_routes_there(bench: Bench) -> None:
+    """The mark and its force commit between the reading and the listing."""
+    request, why = pick(bench, ONE.endpoint), []
+    request.cancelled_by(why.append)  # type: ignore[attr-defined]
+    bench.rows.cut.add("r1")
+    bench.signals.at_read = lambda: bench.rows.take_away(ONE) if not bench.rows.leaving else None
+    bench.feed.nudge()
+    bench.feed.step()
+    assert why == []
+    bench.feed.step()
+    assert [type(error) for error in why] == [ModelUnloaded]
+
+
+def test_requests_of_other_replicas_are_not_cut(bench: Bench) -> None:
+    mine, other = [], []
+    pick(bench, ONE.endpoint).cancelled_by(mine.append)  # type: ignore[attr-defined]
+    pick(bench, TWO.endpoint).cancelled_by(other.append)  # type: ignore[attr-defined]
+    bench.rows.take_away(ONE)
+    bench.rows.take_away(TWO)
+    bench.rows.cut.add("r2")
+    bench.feed.step()
+    assert (len(mine), len(other)) == (0, 1)
