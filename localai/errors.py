@@ -17,6 +17,7 @@
     │   └── NotTheNextLife    a registration that names another life than the node's newest
     ├── NotPossible           what is there does not allow it now; the text says what would
     │   ├── AttemptLive           a retry of a load while an attempt goes on
+    │   ├── NodeNameTaken         a registration under the name of a node whose own worker reports
     │   ├── JobEnded              a cancel of a job that ended by itself
     │   ├── NotCancellable        a cancel of a job whose kind goes on until it is done
     │   └── NotForced             a force of a job whose kind waits for no request
@@ -164,6 +165,10 @@ class AttemptLive(NotPossible):
     def __init__(self, model: str, job_id: str) -> None:
         self.current_job_id = job_id
         super().__init__(f"a load of model {model} goes on: job {job_id}; cancel it first, or wait for its end")
+
+
+class NodeNameTaken(NotPossible):
+    """Another worker reports under this node name."""
 
 
 class JobEnded(NotPossible):

@@ -243,6 +243,13 @@ class Settings:
         "Name of the one node approved without an administrator; `localai up` sets it to its own.",
         "run",
     )
+    approve_node_hash: str = _setting(
+        "LOCALAI_APPROVE_NODE_HASH",
+        "text",
+        "",
+        "SHA-256 of the node secret that LOCALAI_APPROVE_NODE must show; `localai up` sets it to its own worker's.",
+        "run",
+    )
     upload_limit_mb: int = _setting(
         "LOCALAI_UPLOAD_LIMIT", "integer", "15", "Largest request body, in megabytes.", "up run"
     )

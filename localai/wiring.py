@@ -144,6 +144,7 @@ def node_service(rows: Rows, settings: Settings, announcer: Announcer, bus: Nats
         stale_after_s=settings.stale_node_threshold_s,
         auto_approve=settings.auto_approve_nodes,
         approve_names=[settings.approve_node] if settings.approve_node else [],
+        vouched_hash=settings.approve_node_hash,
     )
 
 

@@ -95,6 +95,12 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.NotTheNextLife: Row(
         409, "not_the_next_life", "conflict_error", "A registration of an agent that came late; it asks again."
     ),
+    errors.NodeNameTaken: Row(
+        409,
+        "node_name_taken",
+        "conflict_error",
+        "A worker registers under the name of a node whose own worker reports; the text has both addresses.",
+    ),
     errors.NotPossible: Row(409, "not_possible", "conflict_error", "What is there does not allow it now."),
     errors.JobEnded: Row(409, "job_ended", "conflict_error", "A cancel of a job that has succeeded or failed."),
     errors.NotCancellable: Row(
@@ -219,7 +225,9 @@ def node_admin_body(error: LocalAIError) -> dict[str, Any]:
 
 
 def node_body(error: LocalAIError) -> dict[str, Any]:
-    """What agents read: a text; of a refused claim also the job's state, of a late registration the newest life."""
+    """What agents read: a text; the state of a refused claim's job, the newest life for a late registration, the code
+    of a refused one.
+    """
     body: dict[str, Any] = {"error": text_of(error)}
     if isinstance(error, errors.NodeRemoved):
         body["removed"] = True
@@ -227,6 +235,8 @@ def node_body(error: LocalAIError) -> dict[str, Any]:
         body["state"] = error.state
     if isinstance(error, errors.NotTheNextLife):
         body["incarnation"] = error.incarnation
+    if isinstance(error, errors.NodeNameTaken):
+        body["code"] = row_of(error).code
     return body
 
 

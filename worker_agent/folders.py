@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localai.errors import StartRefused
+from localai.nodes import secret_file
 from localai.settings import Settings, default_state_dir
 
 
@@ -31,6 +32,10 @@ class Folders:
     @property
     def incarnation(self) -> Path:
         return self.data / "incarnation"
+
+    @property
+    def node_secret(self) -> Path:
+        return self.data / secret_file.FILE_NAME
 
     @classmethod
     def of(cls, settings: Settings) -> Folders:

@@ -15,7 +15,16 @@ from typing import Any
 import httpx2
 
 from localai import logs
-from localai.errors import LocalAIError, NodeRemoved, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
+from localai.errors import (
+    LocalAIError,
+    NodeNameTaken,
+    NodeRemoved,
+    NotAuthenticated,
+    NotFound,
+    NotTheNextLife,
+    Replaced,
+    StartRefused,
+)
 from localai.jobs.operation_rules import Report, ReportAnswer
 from worker_agent.files.receiving import FileTransport
 
@@ -108,7 +117,7 @@ class Frontends:
     def register(self, body: Mapping[str, Any]) -> Registered:
         """Begin an incarnation.
 
-        Raises NotTheNextLife, NotAuthenticated, StartRefused (the frontend's word), NoFrontend.
+        Raises NotTheNextLife, NodeNameTaken, NotAuthenticated, StartRefused (the frontend's word), NoFrontend.
         """
         token = self._registration_token
         reply = self._ask("POST", "/api/node/register", lambda: {**body, "token": token}, token=token)
@@ -116,6 +125,8 @@ class Frontends:
             raise NotAuthenticated(reply.error)
         if reply.status == 409 and isinstance(reply.body.get("incarnation"), int):
             raise NotTheNextLife(reply.body["incarnation"])
+        if reply.status == 409 and reply.body.get("code") == "node_name_taken":
+            raise NodeNameTaken(reply.error)
         if reply.status not in (200, 201):
             raise StartRefused(f"registration was refused: {reply.error}")
         return Registered(

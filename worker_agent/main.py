@@ -10,6 +10,7 @@ import time
 from localai import crash_points, logs
 from localai.clock import boottime
 from localai.errors import BadSetting, NodeRemoved, StartRefused
+from localai.nodes import secret_file
 from localai.settings import Settings
 from tasks.broker import make_broker
 from worker_agent import ending as ends
@@ -26,7 +27,7 @@ from worker_agent.probes import ProbeServer
 from worker_agent.processes.leftovers import kill_leftovers
 from worker_agent.processes.port_range import is_free
 from worker_agent.processes.process import Group
-from worker_agent.registration import description, register, write_incarnation
+from worker_agent.registration import Progress, description, register, write_incarnation
 from worker_agent.telemetry.figures import Figures
 
 log = logs.get(__name__)
@@ -83,10 +84,11 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
     folders.make()
     lock = FolderLock(folders.data)
     agents: list[Agent] = []
+    progress = Progress()
     probes = ProbeServer(
         addresses.http_host,
         addresses.http_port,
-        lambda: agents[0].not_ready() if agents else "not registered with a frontend",
+        lambda: agents[0].not_ready() if agents else progress.reason,
         LogRoutes(folders.logs, settings.registration_token),
     )
     frontends = Frontends(
@@ -96,10 +98,12 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
         clock=boottime,
     )
     try:
+        secret = secret_file.read_or_make(folders.node_secret)
         probes.start()
         used_ports = _clean(folders, ending)
         figures = Figures.of_this_machine(folders.models)
-        registered = register(frontends, description(settings, addresses, hostname, figures()), ending.asked)
+        described = description(settings, addresses, hostname, figures(), secret)
+        registered = register(frontends, described, ending.asked, progress)
         if registered is None:
             return 0
         frontends.use_credential(registered.node_token)

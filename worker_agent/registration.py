@@ -11,7 +11,7 @@ from typing import Any
 
 import localai
 from localai import logs
-from localai.errors import NotAuthenticated, NotTheNextLife, StartRefused
+from localai.errors import NodeNameTaken, NotAuthenticated, NotTheNextLife, StartRefused
 from localai.settings import Settings
 from worker_agent.addresses import Addresses
 from worker_agent.frontends import Frontends, NoFrontend, Registered
@@ -20,10 +20,14 @@ log = logs.get(__name__)
 
 #: Between two tries: soon at first, because frontend and agent often start together.
 RETRY_S = (0.2, 10.0)
+#: Longest pause of a worker whose name is taken: a person has to act first.
+TAKEN_RETRY_S = 30.0
 
 
-def description(settings: Settings, addresses: Addresses, hostname: str, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """What the node says of itself when it registers."""
+def description(
+    settings: Settings, addresses: Addresses, hostname: str, figures: Mapping[str, Any], secret: str
+) -> dict[str, Any]:
+    """What the node says of itself when it registers. ``secret`` proves that the name is its own."""
     return {
         "name": settings.node_name or hostname,
         "node_type": "backend",
@@ -33,19 +37,33 @@ def description(settings: Settings, addresses: Addresses, hostname: str, figures
         "labels": {},
         "max_replicas_per_model": 1,
         "reports_operations": True,
+        "secret": secret,
         **figures,
     }
 
 
-def register(frontends: Frontends, body: Mapping[str, Any], stop: threading.Event) -> Registered | None:
+class Progress:
+    """Why the registration has not succeeded yet, for the readiness probe."""
+
+    def __init__(self) -> None:
+        self.reason = "not registered with a frontend"
+
+
+def register(
+    frontends: Frontends, body: Mapping[str, Any], stop: threading.Event, progress: Progress | None = None
+) -> Registered | None:
     """Register, asking again while no frontend answers; None when ``stop`` is set first. Raises StartRefused.
+
+    A worker whose name is taken asks again, too, with longer pauses: it neither flaps nor ends, its log and its
+    readiness probe say why, and it joins once the name is free.
 
     Call it only after everything that earlier incarnations started is dead: registering declares exactly that. Each
     registration names the newest life, which the first answer says: one that a frontend carries out late, after this
     agent has begun its work, names an older one and is refused.
     """
-    retry_s, after = RETRY_S[0], 0
+    retry_s, after, progress = RETRY_S[0], 0, progress or Progress()
     while not stop.is_set():
+        longest_s = RETRY_S[1]
         try:
             return frontends.register({**body, "after": after})
         except NotTheNextLife as error:
@@ -57,12 +75,17 @@ def register(frontends: Frontends, body: Mapping[str, Any], stop: threading.Even
                 "the frontend does not accept this worker's registration token; "
                 "LOCALAI_REGISTRATION_TOKEN must be the same on both"
             ) from None
+        except NodeNameTaken as error:
+            longest_s = TAKEN_RETRY_S
+            progress.reason = f"registration refused: {error.message}"
+            log.error("registration refused", extra=logs.fields(reason=error.message, retry_s=retry_s))
         except NoFrontend as error:
+            progress.reason = f"not registered with a frontend: {error.message}"
             log.warning("not registered yet", extra=logs.fields(reason=error.message, retry_s=retry_s))
         except (KeyError, TypeError, ValueError) as error:
             raise StartRefused(f"the answer to the registration cannot be read: {error!r}") from None
         stop.wait(retry_s)
-        retry_s = min(retry_s * 2, RETRY_S[1])
+        retry_s = min(retry_s * 2, longest_s)
     return None
 
 

@@ -63,6 +63,8 @@ def show(settings: Settings, node: str, output: str) -> None:
         print_json({**found, "models": replicas})
         return
     click.echo(details(_described(found), list(_described(found))))
+    for line in _warnings(found):
+        click.echo(line)
     click.echo()
     click.echo(table(replicas, _REPLICA_COLUMNS, {"STATE": state_style}) if replicas else "no replicas")
     for kept in found.get("quarantined") or ():
@@ -208,6 +210,17 @@ def _described(node: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _warnings(node: Mapping[str, Any]) -> list[str]:
+    """What an administrator has to decide about the identity of the node."""
+    lines = []
+    if node.get("pending_reason"):
+        lines.append(f"pending again: {node['pending_reason']}; `localai nodes approve {node.get('name')}` lets it in")
+    refused = node.get("refused_registration")
+    if refused:
+        lines.append(f"a registration was refused {moment(refused.get('at'))}: {refused.get('reason')}")
+    return lines
+
+
 def _status(node: Mapping[str, Any]) -> str:
     """The status; `drained` once the drain has ended and no replica is left, which is when one may reboot."""
     over = node.get("status") == "draining" and not node.get("drain") and not node.get("model_count")
@@ -229,8 +242,9 @@ def nodes_of(client: Client) -> list[Mapping[str, Any]]:
 
 def find(nodes: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any]:
     """The node of that id or name. Raises ServerError with the names there are."""
-    for node in nodes:
-        if wanted in (node.get("id"), node.get("name")):
-            return node
+    for key in ("id", "name"):  # a node that is named like the id of another one is not found in its place
+        for node in nodes:
+            if node.get(key) == wanted:
+                return node
     names = ", ".join(str(node.get("name")) for node in nodes) or "none"
     raise ServerError(f"no node is called {wanted!r}; registered: {names}", code=ExitCode.NOT_FOUND)

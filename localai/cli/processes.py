@@ -75,6 +75,7 @@ def agent_settings(settings: Settings, folder: StateFolder, worker_port: int) ->
         database_url="",
         api_key=(),
         approve_node="",
+        approve_node_hash="",
         models_path=None,  # that name means the frontend's folder here
         data_path=folder.worker,
         register_to=(local_url(settings),),

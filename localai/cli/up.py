@@ -22,6 +22,8 @@ from localai.embedded.credentials import Credentials
 from localai.embedded.state_folder import StateFolder, admin_key, held, prepare
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
+from localai.nodes import secret_file
+from localai.nodes.credentials import hash_of
 from localai.settings import Settings, default_state_dir
 
 #: The model that a fresh state folder knows.
@@ -112,6 +114,7 @@ def _start_ours(supervisor: Supervisor, settings: Settings, folder: StateFolder,
     from localai import shared_counts  # late: a slow import that neither `--help` nor the servers need
 
     admin_key(folder, settings.api_key[0])
+    settings = replace(settings, approve_node_hash=_own_worker_hash(folder))
     supervisor.call(lambda: migrations.upgrade(settings.database_url))
     _write_default_models(settings, folder)
     shared_counts.wipe(shared_counts.folder_of(settings))
@@ -122,6 +125,15 @@ def _start_ours(supervisor: Supervisor, settings: Settings, folder: StateFolder,
             processes.agent(settings, folder, kept.worker_port),
         ]
     )
+
+
+def _own_worker_hash(folder: StateFolder) -> str:
+    """The hash of the secret of this machine's worker: another one with its name is not approved for it."""
+    try:
+        folder.worker.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StartRefused(f"the folder {folder.worker} cannot be used: {error.strerror}") from None
+    return hash_of(secret_file.read_or_make(folder.worker / secret_file.FILE_NAME))
 
 
 def _write_default_models(settings: Settings, folder: StateFolder) -> None:

@@ -1,19 +1,38 @@
 -- Nodes: one row for each name, one incarnation for each life of its agent.
 
+-- lock_name --
+-- One registration of a name at a time, also of a name that has no row yet.
+SELECT pg_advisory_xact_lock(hashtextextended('localai node ' || %(name)s, 0));
+
 -- known_node --
 -- Held until the registration commits. A node is matched by its name and keeps its id.
-SELECT id, approved, draining, incarnation FROM nodes WHERE name = %(name)s FOR UPDATE;
+SELECT id, approved, draining, incarnation, status, status_at, last_heartbeat, address, http_address, secret_hash,
+       contested_at, pending_reason, clock_timestamp() AS now
+  FROM nodes WHERE name = %(name)s FOR UPDATE;
+
+-- refuse_registration --
+-- Shown to administrators.
+UPDATE nodes
+   SET refused_registration = jsonb_build_object('at', to_char(clock_timestamp() AT TIME ZONE 'UTC',
+                                                               'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                                                 'address', %(address)s::text, 'http_address', %(http_address)s::text,
+                                                 'reason', %(reason)s::text)
+ WHERE id = %(id)s;
+
+-- contest_node --
+-- An older incarnation was heard of after a registration from another address.
+UPDATE nodes SET contested_at = clock_timestamp() WHERE id = %(id)s AND moved_incarnation > %(incarnation)s;
 
 -- register_node --
 -- A new life of the agent: its number is drawn here, its reports begin at zero, its older credential ends.
 INSERT INTO nodes (id, name, node_type, status, approved, address, http_address, incarnation, report_seq,
                    credential_hash, version, capability, reports_operations, labels, max_replicas_per_model, total_vram, available_vram,
                    total_ram, available_ram, total_disk, available_disk, gpu_vendor, gpu_compute_capability,
-                   cpu_logical_cores, cpu_usage_percent, cpu_load_1, last_heartbeat)
+                   cpu_logical_cores, cpu_usage_percent, cpu_load_1, secret_hash, last_heartbeat)
 VALUES (%(id)s, %(name)s, %(node_type)s, %(status)s, %(approved)s, %(address)s, %(http_address)s, 1, 0,
         %(credential_hash)s, %(version)s, %(capability)s, %(reports_operations)s, %(labels)s::jsonb, %(max_replicas)s, %(total_vram)s,
         %(available_vram)s, %(total_ram)s, %(available_ram)s, %(total_disk)s, %(available_disk)s, %(gpu_vendor)s,
-        %(gpu_compute_capability)s, %(cpu_logical_cores)s, %(cpu_usage_percent)s, %(cpu_load_1)s, clock_timestamp())
+        %(gpu_compute_capability)s, %(cpu_logical_cores)s, %(cpu_usage_percent)s, %(cpu_load_1)s, %(secret_hash)s, clock_timestamp())
 ON CONFLICT (name) DO UPDATE
    SET node_type = EXCLUDED.node_type, status = EXCLUDED.status, status_at = clock_timestamp(),
        approved = EXCLUDED.approved, address = EXCLUDED.address, http_address = EXCLUDED.http_address,
@@ -33,6 +52,9 @@ ON CONFLICT (name) DO UPDATE
        cpu_logical_cores = COALESCE(EXCLUDED.cpu_logical_cores, nodes.cpu_logical_cores),
        cpu_usage_percent = COALESCE(EXCLUDED.cpu_usage_percent, nodes.cpu_usage_percent),
        cpu_load_1 = COALESCE(EXCLUDED.cpu_load_1, nodes.cpu_load_1),
+       secret_hash = COALESCE(EXCLUDED.secret_hash, nodes.secret_hash), pending_reason = %(pending_reason)s,
+       moved_incarnation = CASE WHEN %(moved)s THEN nodes.incarnation + 1 ELSE nodes.moved_incarnation END,
+       contested_at = CASE WHEN %(moved)s THEN NULL ELSE nodes.contested_at END,
        last_heartbeat = clock_timestamp(), updated_at = clock_timestamp()
 RETURNING id, name, node_type, status, created_at, incarnation;
 
@@ -61,7 +83,7 @@ RETURNING status;
 -- approve_node --
 -- An administrator lets the node in. A node that waited for it serves at once; any other keeps its status.
 UPDATE nodes
-   SET approved = true,
+   SET approved = true, pending_reason = NULL, refused_registration = NULL,
        status = CASE WHEN status <> 'pending' THEN status WHEN draining THEN 'draining' ELSE 'healthy' END,
        status_at = CASE WHEN status = 'pending' THEN clock_timestamp() ELSE status_at END,
        updated_at = clock_timestamp()

@@ -66,6 +66,8 @@ class Registration:
     reports_operations: bool = True
     #: The newest life that the agent knows of, 0 for none; None: an agent of an older version does not say.
     after: int | None = None
+    #: SHA-256 of the node secret, in hexadecimal; None: an agent of an older version has none.
+    secret_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,10 +11,12 @@ from typing import Generic, TypeVar
 from localai import logs
 from localai.bus.ports import Events
 from localai.bus.subjects import NODES_CHANGED, ROUTING_CHANGED
-from localai.errors import NodeRemoved, NotFound, Replaced
+from localai.errors import NodeNameTaken, NodeRemoved, NotFound, Replaced
 from localai.ids import NodeId, is_uuid
+from localai.nodes.admission_rules import Terms
+from localai.nodes.credentials import draw, hash_of
 from localai.nodes.rules import Figures, Registration, worth_writing
-from localai.nodes.store import PgNodeStore
+from localai.nodes.store import PgNodeStore, Refused
 from localai.nodes.views import NodeView
 
 log = logs.get(__name__)
@@ -49,21 +49,38 @@ class NodeService(Generic[Moved]):
         stale_after_s: float,
         auto_approve: bool = False,
         approve_names: Collection[str] = (),
+        vouched_hash: str = "",
     ) -> None:
-        """``tell_moved`` is called after the commit for each job that a registration ended or confirmed."""
+        """``tell_moved`` is called after the commit for each job that a registration ended or confirmed.
+
+        ``approve_names`` are approved when they register first. Where ``vouched_hash`` is given, it is the hash of the
+        one secret that is approved under these names, whatever their rows hold.
+        """
         self._store, self._events, self._tell_moved = store, events, tell_moved
         self._checkpoint_s, self._stale_after_s = checkpoint_s, stale_after_s
         self._auto_approve, self._approve_names = auto_approve, frozenset(approve_names)
+        self._vouched_hash = vouched_hash
         self._seen: set[NodeId] = set()
 
     def register(self, registration: Registration) -> Registered:
         """Begin a new life of an agent. The agent vouches that nothing of an older life runs any more.
 
-        Raises NotTheNextLife where it names another life than the newest one.
+        Raises NotTheNextLife where it names another life than the newest one, NodeNameTaken where another worker
+        reports under its name.
         """
-        token = secrets.token_urlsafe(32)
-        approve = self._auto_approve or registration.name in self._approve_names
-        row = self._store.register(registration, _hash(token), approve=approve)
+        token = draw()
+        named = registration.name in self._approve_names
+        vouched = named and self._is_vouched(registration)
+        terms = Terms(
+            stale_after_s=self._stale_after_s,
+            approve=self._auto_approve or vouched,
+            approve_own=named and not self._vouched_hash,
+            vouched=vouched,
+        )
+        row = self._store.register(registration, hash_of(token), terms)
+        if isinstance(row, Refused):
+            log.warning("registration refused", extra=logs.fields(node_id=row.id, reason=row.reason))
+            raise NodeNameTaken(row.reason)
         for moved in row.moved:
             self._tell_moved(moved)
         self._tell(row.id)
@@ -87,6 +104,7 @@ class NodeService(Generic[Moved]):
         if row is None:
             raise self._absent(node_id)
         if incarnation is not None and incarnation != row.incarnation:
+            self.heard_of_older(row.id, incarnation)
             raise Replaced("another life of this node's agent is registered", node_id=node_id)
         first = row.id not in self._seen
         if worth_writing(row, figures, self._checkpoint_s, first=first):
@@ -94,6 +112,10 @@ class NodeService(Generic[Moved]):
                 raise Replaced("another life of this node's agent is registered", node_id=node_id)
             self._seen.add(row.id)
         return row.status.value
+
+    def heard_of_older(self, node_id: NodeId, incarnation: int) -> None:
+        """An incarnation that was replaced is alive: proof of two workers where the newer one has another address."""
+        self._store.contest(node_id, incarnation)
 
     def approve(self, node_id: str) -> NodeView:
         """Let a node in; doing it again changes nothing. Raises NotFound."""
@@ -136,7 +158,7 @@ class NodeService(Generic[Moved]):
     def check_credential(self, node_id: str, token: str) -> bool:
         """Whether this is the node's own credential, in constant time."""
         stored = self._store.credential_hash(NodeId(node_id)) if is_uuid(node_id) else None
-        return hmac.compare_digest(_hash(token), stored or "")
+        return hmac.compare_digest(hash_of(token), stored or "")
 
     def mark_stale(self) -> None:
         """Give up nodes that are silent for too long, and take back those that were heard of since."""
@@ -144,13 +166,12 @@ class NodeService(Generic[Moved]):
             log.info("node changed its status by its heartbeats", extra=logs.fields(node_id=node_id))
             self._tell(node_id)
 
+    def _is_vouched(self, registration: Registration) -> bool:
+        return bool(self._vouched_hash) and hmac.compare_digest(self._vouched_hash, registration.secret_hash or "")
+
     def _absent(self, node_id: str) -> NotFound:
         return NodeRemoved() if self.was_removed(node_id) else NotFound(f"node {node_id} is not registered")
 
     def _tell(self, node_id: NodeId) -> None:
         self._events.publish(NODES_CHANGED, {"node_id": node_id})
         self._events.publish(ROUTING_CHANGED, {})
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()

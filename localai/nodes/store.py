@@ -12,6 +12,7 @@ from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.errors import NotTheNextLife
 from localai.ids import NodeId, new_id
+from localai.nodes.admission_rules import Admission, KnownNode, Terms, decide, moves
 from localai.nodes.ports import NewLife
 from localai.nodes.rules import (
     BeatRow,
@@ -42,35 +43,59 @@ class RegisteredRow(Generic[Moved]):
     moved: Sequence[Moved]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A registration that the row refuses, with the reason for people."""
+
+    id: NodeId
+    reason: str
+
+
 class PgNodeStore(Generic[Moved]):
     """Rows of nodes. Every method is one transaction and raises StorageUnavailable."""
 
     def __init__(self, unit_of_work: UnitOfWorkFactory, new_life: NewLife[UnitOfWork, Moved]) -> None:
         self._unit_of_work, self._new_life = unit_of_work, new_life
 
-    def register(self, registration: Registration, credential_hash: str, *, approve: bool) -> RegisteredRow[Moved]:
+    def register(
+        self, registration: Registration, credential_hash: str, terms: Terms
+    ) -> RegisteredRow[Moved] | Refused:
         """Begin a new incarnation, end what older ones ran, and raise the routing version, or none of it.
 
-        Raises NotTheNextLife.
+        A refusal is written to the row, for administrators. Raises NotTheNextLife.
         """
         with self._unit_of_work() as uow:
-            known = uow.execute(SQL["known_node"], {"name": registration.name}).first()
-            newest = known.incarnation if known is not None else 0
+            uow.execute(SQL["lock_name"], {"name": registration.name})
+            row = uow.execute(SQL["known_node"], {"name": registration.name}).first()
+            newest = row.incarnation if row is not None else 0
             if not is_next_life(registration.after, newest):
                 raise NotTheNextLife(newest)
+            known = None if row is None else _known(row)
+            decision = decide(known, registration, terms)
+            if row is not None and decision.admission is Admission.REFUSED:
+                uow.execute(SQL["refuse_registration"], _refusal(row.id, registration, decision.reason))
+                return Refused(id=NodeId(row.id), reason=decision.reason)
+            own = decision.admission is Admission.ADMITTED
             status, approved = status_at_registration(
-                known=known is not None,
-                approved=known is not None and known.approved,
-                approve=approve,
-                draining=known is not None and known.draining,
+                known=row is not None and own,
+                approved=row is not None and row.approved,
+                approve=terms.approve or (terms.approve_own and own),
+                draining=row is not None and row.draining,
             )
-            parameters = _parameters(registration, credential_hash, status, approved)
-            row = uow.execute(SQL["register_node"], parameters).mappings().one()
-            if not is_next_life(registration.after, row["incarnation"] - 1):
-                raise NotTheNextLife(row["incarnation"] - 1)  # two first registrations at once
-            moved = self._new_life(uow, NodeId(row["id"]), row["incarnation"])
+            parameters = {
+                **_parameters(registration, credential_hash, status, approved),
+                "moved": moves(known, registration),
+                "pending_reason": None if approved else (decision.reason or (row and row.pending_reason)),
+            }
+            registered = uow.execute(SQL["register_node"], parameters).mappings().one()
+            moved = self._new_life(uow, NodeId(registered["id"]), registered["incarnation"])
             uow.execute(SQL["raise_routing_version"])
-            return RegisteredRow(**row, moved=moved)
+            return RegisteredRow(**registered, moved=moved)
+
+    def contest(self, node_id: NodeId, incarnation: int) -> None:
+        """An older incarnation is alive. Noted where a newer one has registered from another address."""
+        with self._unit_of_work() as uow:
+            uow.execute(SQL["contest_node"], {"id": node_id, "incarnation": incarnation})
 
     def beat_row(self, node_id: NodeId) -> BeatRow | None:
         with self._unit_of_work() as uow:
@@ -135,6 +160,28 @@ class PgNodeStore(Generic[Moved]):
             return changed
 
 
+def _known(row: Any) -> KnownNode:
+    return KnownNode(
+        status=Status(row.status),
+        status_at=row.status_at,
+        last_heartbeat=row.last_heartbeat,
+        address=row.address,
+        http_address=row.http_address,
+        secret_hash=row.secret_hash,
+        contested_at=row.contested_at,
+        now=row.now,
+    )
+
+
+def _refusal(node_id: str, registration: Registration, reason: str) -> dict[str, Any]:
+    return {
+        "id": node_id,
+        "address": registration.address or "",
+        "http_address": registration.http_address or "",
+        "reason": reason,
+    }
+
+
 def _parameters(registration: Registration, credential_hash: str, status: Status, approved: bool) -> dict[str, Any]:
     slots = max(1, registration.max_replicas_per_model)
     labels = {**registration.labels, **automatic_labels(registration.name, registration.figures, slots)}
@@ -150,12 +197,14 @@ def _parameters(registration: Registration, credential_hash: str, status: Status
         "version": registration.version,
         "capability": registration.capability,
         "reports_operations": registration.reports_operations,
+        "secret_hash": registration.secret_hash,
         "labels": json.dumps(labels),
         "max_replicas": slots,
         **registration.figures.named(),
     }
 
 
+_OPTIONAL = ("last_heartbeat", "drain", "refused_registration", "pending_reason")
 _TEXTS = ("address", "http_address", "version", "gpu_vendor", "gpu_compute_capability", "capability")
 
 
@@ -163,7 +212,7 @@ def _view(row: Mapping[Any, Any]) -> NodeView:
     values = {}
     for field in fields(NodeView):
         value = row[field.name]
-        if value is None and field.name not in ("last_heartbeat", "drain"):
+        if value is None and field.name not in _OPTIONAL:
             value = "" if field.name in _TEXTS else 0
         values[field.name] = value
     return NodeView(**values)

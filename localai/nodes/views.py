@@ -44,6 +44,10 @@ class NodeView:
     draining: bool
     #: The job that drains or removes it: its id, what it waits for, whether the node goes with its end.
     drain: Mapping[str, Any] | None
+    #: The last registration under this name that was refused: at, address, http_address, reason.
+    refused_registration: Mapping[str, Any] | None
+    #: Why a node that was approved before waits for approval again.
+    pending_reason: str | None
     #: Requests that live web processes had there at their last renewal.
     in_flight_count: int
     last_heartbeat: datetime | None
@@ -51,7 +55,7 @@ class NodeView:
     updated_at: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """The node object of the API; the credential's hash is not part of it."""
+        """The node object of the API; the hashes of credential and secret are not part of it."""
         body: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
@@ -86,6 +90,10 @@ class NodeView:
         body["draining"] = self.draining
         if self.drain is not None:
             body["drain"] = dict(self.drain)
+        if self.refused_registration is not None:
+            body["refused_registration"] = dict(self.refused_registration)
+        if self.pending_reason:
+            body["pending_reason"] = self.pending_reason
         if self.capability:
             body["capability"] = self.capability
         if self.labels:

@@ -12,6 +12,7 @@ from localai.errors import NotFound, OperationFailed, Replaced, StorageUnavailab
 from localai.ids import JobId, NodeId
 from localai.jobs.operation_rules import Cause, Order, Report, ReportAnswer, StopRequest
 from localai.jobs.operations import WorkerMustDrop
+from localai.nodes.credentials import hash_of
 from localai.nodes.rules import Figures, Registration
 from tests.simulator.history import ProcessFacts
 from tests.simulator.machine import Group, Machine
@@ -292,7 +293,12 @@ class AgentLife(Process):
         """Kill leftovers, register, then take orders."""
         self.machine.kill_leftovers()
         self.hub.point("agent: leftovers dead, not registered")
-        body = {"name": self.machine.name, "figures": Figures(**self.world.room()), "max_replicas_per_model": 2}
+        body = {
+            "name": self.machine.name,
+            "figures": Figures(**self.world.room()),
+            "max_replicas_per_model": 2,
+            "secret_hash": hash_of(f"secret of {self.machine.name}"),
+        }
         self.registered = register(self.calls, body, NeverStopped(self))  # type: ignore[arg-type]  # their virtual forms
         assert self.registered is not None
         self.machine.node_id = NodeId(self.registered.node_id)

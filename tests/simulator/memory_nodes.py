@@ -10,8 +10,9 @@ from localai.ids import JobId, NodeId, ProcessInstance
 from localai.jobs.job import LIVE, StopState, after
 from localai.jobs.kinds import REPLICA_CLEANUP
 from localai.jobs.ports import Moved
+from localai.nodes.admission_rules import Admission, KnownNode, Terms, decide, moves
 from localai.nodes.rules import BeatRow, Figures, Registration, Status, is_next_life, status_at_registration
-from localai.nodes.store import RegisteredRow
+from localai.nodes.store import Refused, RegisteredRow
 from localai.replicas.store import Leftover, RoutingReplica, RoutingSnapshot
 from tests.simulator.tables import Node, Tables
 
@@ -24,15 +25,30 @@ class MemoryNodes:
     def __init__(self, tables: Tables, new_life: NewLife) -> None:
         self._tables, self._new_life = tables, new_life
 
-    def register(self, registration: Registration, credential_hash: str, *, approve: bool) -> RegisteredRow[Moved]:
+    def register(
+        self, registration: Registration, credential_hash: str, terms: Terms
+    ) -> RegisteredRow[Moved] | Refused:
         now = self._tables.now()
         known = next((node for node in self._tables.nodes.values() if node.name == registration.name), None)
         if not is_next_life(registration.after, known.incarnation if known else 0):
             raise NotTheNextLife(known.incarnation if known else 0)
+        found = None if known is None else self._known(known)
+        decision = decide(found, registration, terms)
+        if known is not None and decision.admission is Admission.REFUSED:
+            known.refused = decision.reason
+            return Refused(id=known.id, reason=decision.reason)
         node = known or Node(id=NodeId(self._tables.new_id()), name=registration.name, created_at=now, status_at=now)
+        own = decision.admission is Admission.ADMITTED
         node.status, node.approved = status_at_registration(
-            known=known is not None, approved=node.approved, approve=approve
+            known=known is not None and own,
+            approved=node.approved,
+            approve=terms.approve or (terms.approve_own and own),
         )
+        if moves(found, registration):
+            node.moved_incarnation, node.contested_at = node.incarnation + 1, None
+        node.address, node.http_address = registration.address, registration.http_address
+        node.secret_hash = registration.secret_hash or node.secret_hash
+        node.pending_reason = None if node.approved else (decision.reason or node.pending_reason)
         node.incarnation, node.report_seq, node.status_at = node.incarnation + 1, 0, now
         node.credential_hash, node.last_heartbeat = credential_hash, now
         node.max_replicas_per_model = max(1, registration.max_replicas_per_model)
@@ -51,6 +67,23 @@ class MemoryNodes:
             incarnation=node.incarnation,
             moved=moved,
         )
+
+    def _known(self, node: Node) -> KnownNode:
+        return KnownNode(
+            status=node.status,
+            status_at=node.status_at,
+            last_heartbeat=node.last_heartbeat,
+            address=node.address,
+            http_address=node.http_address,
+            secret_hash=node.secret_hash,
+            contested_at=node.contested_at,
+            now=self._tables.now(),
+        )
+
+    def contest(self, node_id: NodeId, incarnation: int) -> None:
+        node = self._tables.nodes.get(node_id)
+        if node is not None and incarnation < node.moved_incarnation:
+            node.contested_at = self._tables.now()
 
     def beat_row(self, node_id: NodeId) -> BeatRow | None:
         node = self._tables.nodes.get(node_id)

@@ -42,6 +42,13 @@ class Node:
     last_heartbeat: datetime | None = None
     credential_hash: str = ""
     reports_operations: bool = True
+    address: str | None = None
+    http_address: str | None = None
+    secret_hash: str | None = None
+    moved_incarnation: int = 0
+    contested_at: datetime | None = None
+    refused: str | None = None
+    pending_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

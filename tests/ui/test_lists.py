@@ -69,6 +69,23 @@ def test_a_new_node_waits_until_it_is_approved_here(open_page: Open, newcomer: s
     expect(visit.page.locator("#said")).to_have_text("newcomer is approved.")
 
 
+def test_a_refused_worker_with_the_name_of_a_node_is_seen_at_the_node(open_page: Open, server: Frontend) -> None:
+    key = {"Authorization": f"Bearer {REGISTRATION_TOKEN}"}
+    said = {"name": "wanted", "address": "127.0.0.1:9", "token": REGISTRATION_TOKEN, "secret": "own"}
+    registered = server.post("/api/node/register", said, headers=key).json()
+    refused = server.post("/api/node/register", {**said, "address": "127.0.0.1:19", "secret": "other"}, headers=key)
+    assert (refused.status_code, refused.json()["code"]) == (409, "node_name_taken")
+    visit = open_page("/app/nodes")
+    row = visit.page.get_by_role("row", name=re.compile("^wanted "))
+    expect(row).to_contain_text(re.compile("Registration refused .*127.0.0.1:9 .*127.0.0.1:19 "))
+    assert visit.violations() == []
+    server.post(f"/api/node/{registered['id']}/deregister", {}, headers=key)
+    again = server.post("/api/node/register", {**said, "address": "127.0.0.1:19", "secret": "other"}, headers=key)
+    assert again.json()["status"] == "pending"
+    expect(row).to_contain_text("Approval lost: the worker at 127.0.0.1:19 ")
+    assert server.delete(f"/api/nodes/{registered['id']}?force=true").status_code == 200
+
+
 def test_a_node_says_what_it_has_left(open_page: Open, server: Frontend) -> None:
     (name,) = [node["name"] for node in server.nodes() if node["name"] != "newcomer"]
     row = open_page("/app/nodes").page.get_by_role("row", name=re.compile(f"^{re.escape(name)} "))

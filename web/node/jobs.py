@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify, request
 
+from localai.errors import Replaced
 from localai.ids import JobId
 from localai.jobs.operation_rules import Report
 from web.access import Access, open_to
@@ -30,5 +31,10 @@ def claim(node_id: str, job_id: str) -> Response:
 def report(node_id: str) -> Response:
     """What the rows say to each operation; 409 when a newer life of the agent is registered."""
     node = services().node_keys.require_node(node_id, bearer(request.headers))
-    answer = services().operations.report(node, Report.from_json(read_json_object()))
+    said = Report.from_json(read_json_object())
+    try:
+        answer = services().operations.report(node, said)
+    except Replaced:
+        services().nodes.heard_of_older(node, said.incarnation)
+        raise
     return jsonify(answer.to_json())

@@ -10,6 +10,7 @@ from typing import Any
 from marshmallow import Schema, fields, validate
 
 from localai.errors import BadInput
+from localai.nodes.credentials import hash_of
 from localai.nodes.rules import Figures, NodeType, Registration
 from web.schemas.fields import Whole, load, number, text, whole
 
@@ -49,6 +50,7 @@ class _Registration(_Figures):
     labels = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
     max_replicas_per_model = whole(0)
     after = whole(0, _BIGINT)
+    secret = fields.String(load_default=None, allow_none=True, validate=validate.Length(1, 512))
 
 
 class _Heartbeat(_Figures):
@@ -85,6 +87,7 @@ def read_registration(body: Mapping[str, Any]) -> tuple[Registration, str]:
         figures=_figures(data),
         reports_operations=data["reports_operations"],
         after=data["after"],
+        secret_hash=None if data["secret"] is None else hash_of(data["secret"]),
     )
     return registration, data["token"]
 

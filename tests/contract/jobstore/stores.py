@@ -21,6 +21,7 @@ from localai.jobs.store import PgJobStore
 from localai.jobs.sweep_store import PgSweepStore
 from localai.loads.ports import LoadMoves, LoadReads
 from localai.loads.store import PgLoadStore
+from localai.nodes.admission_rules import Terms
 from localai.nodes.rules import Figures, Registration
 from localai.nodes.store import PgNodeStore
 from localai.replicas.store import PgReplicaStore
@@ -34,6 +35,8 @@ from tests.simulator.tables import Replica, Tables
 
 #: As in production, but for the window of legacy nodes: a history lasts long enough to see it over.
 WINDOWS = Windows(legacy_s=190.0)
+#: Every node is approved at once.
+TERMS = Terms(stale_after_s=300.0, approve=True)
 #: Failures in a row after which a node is not tried again.
 QUARANTINE_AFTER = 3
 #: Everything but id and creation, which no move is about.
@@ -64,7 +67,7 @@ class Stores:
 
     def register(self, name: str, figures: Figures | None = None, *, legacy: bool = False) -> tuple[NodeId, int]:
         registration = Registration(name=name, figures=figures or Figures(), reports_operations=not legacy)
-        row = self.nodes.register(registration, "hash", approve=True)
+        row = self.nodes.register(registration, "hash", TERMS)
         return row.id, row.incarnation
 
     def job(self, job_id: JobId) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,11 @@ from localai.jobs.operation_rules import Answer, OperationReport, OpState, Phase
 from localai.jobs.ports import Intake, NewJob
 from localai.jobs.report_rules import answer
 from localai.loads.ports import NotFinished, NotPlaced, Reservation
+from localai.nodes.admission_rules import Terms
 from localai.nodes.rules import Registration
+from localai.nodes.store import Refused
 from localai.placement.rules import Placement
-from tests.contract.jobstore.stores import WINDOWS, Stores
+from tests.contract.jobstore.stores import TERMS, WINDOWS, Stores
 
 pytestmark = pytest.mark.contract
 ME, OTHER = OwnerId("control-me"), OwnerId("control-other")
@@ -405,15 +408,36 @@ def test_a_new_life_proves_what_older_ones_ran(stores: Stores) -> None:
 
 def test_a_registration_that_is_carried_out_late_begins_no_life(stores: Stores) -> None:
     late = Registration(name="n", after=0)
-    stores.nodes.register(late, "hash", approve=True)
+    stores.nodes.register(late, "hash", TERMS)
     node, incarnation = stores.register("n")
     job = _claimed(stores, node, incarnation)
     with pytest.raises(NotTheNextLife) as refused:
-        stores.nodes.register(late, "hash", approve=True)
+        stores.nodes.register(late, "hash", TERMS)
     assert refused.value.incarnation == incarnation
     assert stores.job(job.id).state == State.RUNNING
     named = Registration(name="n", after=incarnation)
-    assert stores.nodes.register(named, "hash", approve=True).incarnation == incarnation + 1
+    assert stores.nodes.register(named, "hash", TERMS).incarnation == incarnation + 1
+
+
+def test_a_registration_without_the_secret_of_a_running_node_begins_no_life(stores: Stores) -> None:
+    def ask(secret_hash: str | None, address: str) -> Any:
+        return stores.nodes.register(Registration(name="n", secret_hash=secret_hash, address=address), "hash", TERMS)
+
+    own = ask("own", "a:1")
+    job = _claimed(stores, own.id, own.incarnation)
+    refused = ask("other", "b:1")
+    assert isinstance(refused, Refused)
+    assert refused.id == own.id
+    assert stores.job(job.id).state == State.RUNNING
+    again = ask("own", "b:1")
+    assert again.incarnation == own.incarnation + 1
+    assert stores.job(job.id).error_cause == "worker_restarted"
+    stores.nodes.contest(own.id, own.incarnation)
+    assert isinstance(ask("own", "a:1"), Refused)
+    stores.nodes.deregister(own.id, again.incarnation)
+    unapproved = Registration(name="n", secret_hash="other", address="c:1")
+    waiting = stores.nodes.register(unapproved, "hash", Terms(stale_after_s=300.0))
+    assert (waiting.incarnation, waiting.status) == (again.incarnation + 1, "pending")
 
 
 def test_a_process_nobody_owns_is_named_and_its_cleanup_ends_with_it(stores: Stores) -> None:

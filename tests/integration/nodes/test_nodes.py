@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from localai.errors import NotFound, Replaced
+from localai.errors import NodeNameTaken, NotFound, Replaced
 from localai.ids import new_id
 from localai.jobs.job import State, StopState
 from localai.jobs.operation_rules import Answer
+from localai.nodes.credentials import hash_of
 from localai.nodes.rules import Figures, Registration
 from localai.nodes.service import NodeService
 from localai.nodes.store import PgNodeStore
@@ -183,3 +184,82 @@ def test_nd_04_a_node_that_left_stays_away_until_it_registers_and_keeps_its_appr
     assert (again.id, again.registered.status) == (agent.id, "healthy")
     with pytest.raises(Replaced):
         world.nodes.deregister(agent.id, agent.incarnation)
+
+
+def _asks(name: str, secret: str | None, place: str = "a") -> Registration:
+    secret_hash = None if secret is None else hash_of(secret)
+    return Registration(name=name, address=f"{place}:1", http_address=f"{place}:2", secret_hash=secret_hash)
+
+
+def test_a_stranger_is_refused_while_the_node_reports_and_the_row_shows_it(world: World) -> None:
+    own = world.nodes.register(_asks("taken", "own"))
+    for stranger in (_asks("taken", "other", "b"), _asks("taken", None, "b")):
+        with pytest.raises(NodeNameTaken, match=r"a:1 .*b:1"):
+            world.nodes.register(stranger)
+    shown = world.nodes.require(own.id).to_json()
+    assert shown["refused_registration"]["address"] == "b:1"
+    assert shown["refused_registration"]["at"].endswith("Z")
+    assert (shown["incarnation"], shown["address"], shown["status"]) == (1, "a:1", "healthy")
+    assert world.nodes.heartbeat(own.id, own.incarnation, Figures()) == "healthy"
+    again = world.nodes.register(_asks("taken", "own", "c"))
+    assert (again.id, again.incarnation, again.status) == (own.id, 2, "healthy")
+    assert "own" not in str(world.sql("SELECT secret_hash FROM nodes WHERE id = %(id)s", id=own.id))
+
+
+def test_a_silent_name_without_its_secret_waits_for_an_approval_again(world: World) -> None:
+    strict = _service(world)
+    own = strict.register(_asks("lost", "own"))
+    strict.approve(own.id)
+    strict.deregister(own.id, own.incarnation)
+    other = strict.register(_asks("lost", "other", "b"))
+    assert (other.id, other.status) == (own.id, "pending")
+    shown = world.nodes.require(own.id).to_json()
+    assert "a:1" in shown["pending_reason"] and "b:1" in shown["pending_reason"]
+    assert strict.register(_asks("lost", "other", "b")).status == "pending", "its restart is no approval"
+    assert world.nodes.require(own.id).pending_reason == shown["pending_reason"]
+    assert "pending_reason" not in strict.approve(own.id).to_json()
+    assert strict.register(_asks("lost", "other", "b")).status == "healthy"
+
+
+def test_a_row_without_a_secret_is_bound_by_the_first_one_that_comes(world: World) -> None:
+    first = world.nodes.register(_asks("older", None))
+    assert world.nodes.register(_asks("older", None, "b")).incarnation == 2
+    assert world.nodes.register(_asks("older", "own", "b")).incarnation == 3
+    with pytest.raises(NodeNameTaken):
+        world.nodes.register(_asks("older", None, "b"))
+    assert world.nodes.require(first.id).incarnation == 3
+
+
+def test_an_older_incarnation_that_lives_shows_that_the_secret_was_copied(world: World) -> None:
+    own = world.nodes.register(_asks("copied", "own"))
+    copy = world.nodes.register(_asks("copied", "own", "b"))
+    with pytest.raises(Replaced):
+        world.nodes.heartbeat(own.id, own.incarnation, Figures())
+    with pytest.raises(NodeNameTaken, match="copy"):
+        world.nodes.register(_asks("copied", "own", "a"))
+    assert world.nodes.register(_asks("copied", "own", "b")).incarnation == 3
+    with pytest.raises(NodeNameTaken, match="copy"):
+        world.nodes.register(_asks("copied", "own", "a"))
+    world.nodes.deregister(copy.id, 3)
+    assert world.nodes.register(_asks("copied", "own", "a")).incarnation == 4
+
+
+def test_a_late_heartbeat_at_the_same_address_is_no_copy(world: World) -> None:
+    own = world.nodes.register(_asks("late", "own"))
+    world.nodes.register(_asks("late", "own"))
+    with pytest.raises(Replaced):
+        world.nodes.heartbeat(own.id, own.incarnation, Figures())
+    assert world.nodes.register(_asks("late", "own", "b")).incarnation == 3
+
+
+def test_the_approval_of_a_name_goes_to_the_secret_that_the_settings_name(world: World) -> None:
+    cautious = _service(world, approve_names=["here"], vouched_hash=hash_of("own"))
+    stranger = cautious.register(_asks("here", "other", "b"))
+    assert stranger.status == "pending"
+    own = cautious.register(_asks("here", "own"))
+    assert (own.id, own.status) == (stranger.id, "healthy"), "the stranger reports, and needs the secret"
+    by_name = _service(world, approve_names=["there"])
+    left = by_name.register(_asks("there", "own"))
+    assert left.status == "healthy"
+    by_name.deregister(left.id, left.incarnation)
+    assert by_name.register(_asks("there", "other", "b")).status == "pending"

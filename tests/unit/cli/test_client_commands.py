@@ -356,6 +356,22 @@ def test_a_node_is_shown_by_name_or_id_with_its_replicas(server: Server, run: Ru
     assert code == 4 and "registered: gpu-1" in err
 
 
+def test_a_refused_registration_and_a_lost_approval_are_shown(server: Server, run: Run) -> None:
+    refused = {"at": "2026-01-01T00:00:00.5Z", "address": "b:1", "http_address": "b:2", "reason": "taken by a:1"}
+    node = {"id": "n1", "name": "gpu-1", "pending_reason": "another secret", "refused_registration": refused}
+    server.on("/api/nodes", [node])
+    server.on("/api/nodes/n1/models", [])
+    _, out, _ = run("nodes", "show", "gpu-1")
+    assert "pending again: another secret; `localai nodes approve gpu-1`" in out
+    assert "taken by a:1" in out
+
+
+def test_a_node_named_like_the_id_of_another_is_not_taken_for_it(server: Server, run: Run) -> None:
+    server.on("/api/nodes", [{"id": "n2", "name": "n1", "status": "pending"}, {"id": "n1", "name": "real"}])
+    server.on("/api/nodes/n1/models", [])
+    assert "real" in run("nodes", "show", "n1")[1]
+
+
 # Logs
 
 

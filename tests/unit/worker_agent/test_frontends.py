@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
-from localai.errors import NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
+from localai.errors import NodeNameTaken, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
 from localai.jobs.operation_rules import Report
 from tests.unit.worker_agent.factories import Clock
 from worker_agent.frontends import ClaimRefused, Frontends, NoFrontend, Registered
@@ -157,6 +157,12 @@ def test_a_registration_of_another_life_than_the_next_learns_which_is_the_newest
     with pytest.raises(NotTheNextLife) as refused:
         frontends(handle).register({"name": "node", "after": 0})
     assert refused.value.incarnation == 7
+
+
+def test_a_registration_under_a_taken_name_is_an_error_of_its_own() -> None:
+    handle, _ = answering(a=(409, {"error": "taken by b", "code": "node_name_taken"}))
+    with pytest.raises(NodeNameTaken, match="taken by b"):
+        frontends(handle).register({"name": "node"})
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, NotAuthenticated), (400, StartRefused)])

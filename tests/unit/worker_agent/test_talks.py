@@ -8,13 +8,22 @@ from typing import Any
 
 import pytest
 
-from localai.errors import LocalAIError, NodeRemoved, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
+from localai.errors import (
+    LocalAIError,
+    NodeNameTaken,
+    NodeRemoved,
+    NotAuthenticated,
+    NotFound,
+    NotTheNextLife,
+    Replaced,
+    StartRefused,
+)
 from localai.jobs.operation_rules import Answer, OperationAnswer, Report, ReportAnswer
 from tests.unit.worker_agent.factories import JOB, Clock, order, running
 from worker_agent.frontends import NoFrontend, Registered
 from worker_agent.heartbeat import REFUSALS_THAT_END, Heartbeat
 from worker_agent.operations import Operations
-from worker_agent.registration import register
+from worker_agent.registration import Progress, register
 from worker_agent.reports import Intervals, Reporter
 from worker_agent.telemetry.figures import Figures
 
@@ -105,6 +114,14 @@ def test_registration_names_the_newest_life_once_a_frontend_said_which_it_is() -
     frontend = Frontend(NotTheNextLife(3), NoFrontend("down"), REGISTERED)
     assert register(frontend, {"name": "node"}, threading.Event()) == REGISTERED  # type: ignore[arg-type]
     assert [body["after"] for body in frontend.bodies] == [0, 3, 3]
+
+
+def test_a_worker_whose_name_is_taken_asks_again_and_says_why() -> None:
+    progress = Progress()
+    frontend = Frontend(NodeNameTaken("the name is taken"), REGISTERED)
+    stop = threading.Event()
+    assert register(frontend, {}, stop, progress) == REGISTERED  # type: ignore[arg-type]
+    assert "the name is taken" in progress.reason
 
 
 def test_registration_gives_up_when_the_agent_is_to_end() -> None:

@@ -15,7 +15,8 @@ import { table } from "../parts/table.js";
  * @typedef {{id: string, name: string, status: string, version: string, gpu_vendor: string, total_vram: number,
  *   available_vram: number, total_ram: number, available_ram: number, total_disk: number, available_disk: number,
  *   cpu_logical_cores: number, cpu_usage_percent: number, model_count: number, in_flight_count: number,
- *   last_heartbeat: string | null, draining: boolean, drain?: Drain,
+ *   last_heartbeat: string | null, draining: boolean, drain?: Drain, pending_reason?: string,
+ *   refused_registration?: {at: string, address: string, http_address: string, reason: string},
  *   quarantined: import("../parts/retry.js").Quarantine[]}} Node_
  */
 
@@ -57,6 +58,8 @@ const COLUMNS = [
       nodeStatus(drained(node) ? "drained" : node.status),
       node.draining && node.status !== "draining" && h("span", { class: "faint", key: "wish" }, "to be drained"),
       leaving(node),
+      node.pending_reason && h("div", { class: "cause", key: "pending" }, `Approval lost: ${node.pending_reason}.`),
+      refused(node),
       node.quarantined.map((one) =>
         h("div", { class: "cause", key: one.model, title: one.last_error }, `Quarantined: ${one.model}, ${kept(one)}.`),
       ),
@@ -113,6 +116,13 @@ function leaving({ drain }) {
   const what = drain.message ?? (drain.removing ? "being removed" : "being drained");
   const link = h("a", { href: `/app/jobs/${drain.job_id}` }, drain.removing ? "Removal" : "Drain");
   return h("div", { class: "cause", key: "leaving" }, link, `: ${what}`);
+}
+
+/** A worker that wants this node's name and is refused. @param {Node_} node */
+function refused({ refused_registration: last }) {
+  if (!last) return null;
+  const when = h("span", { title: exact(last.at) }, ago(last.at, serverNow()));
+  return h("div", { class: "cause", key: "refused" }, "Registration refused ", when, `: ${last.reason}.`);
 }
 
 /** @param {Node_} node */

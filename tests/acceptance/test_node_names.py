@@ -1,0 +1,157 @@
+"""Two workers with one node name, as users start them: only the one that has the node's secret keeps the node."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend, Started, free_port, wait_for
+from tests.acceptance.test_cli import run
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+
+NAME = "twin"
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("names") / "cluster", {**SCALED_WINDOWS})
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def front(machines: Cluster) -> Frontend:
+    machines.servers()
+    return machines.frontend("front", LOCALAI_AUTO_APPROVE_NODES="false")
+
+
+class Twin:
+    """A worker under the one name, with a data folder of its own and new ports at each start."""
+
+    def __init__(self, machines: Cluster, front: Frontend, label: str, name: str) -> None:
+        self.machines, self.front, self.label, self.name = machines, front, label, name
+        self.data = machines.folder / f"{name}-{label}-data"
+        self.address = self.http = ""
+
+    def start(self) -> Started:
+        self.address, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.process = self.machines.start(
+            f"{self.name}-{self.label}",
+            "worker",
+            "--register-to",
+            self.front.url,
+            "--node-name",
+            self.name,
+            variables={
+                "LOCALAI_SERVE_ADDR": self.address,
+                "LOCALAI_HTTP_ADDR": self.http,
+                "LOCALAI_DATA_PATH": str(self.data),
+                "LOCALAI_THREADS": "1",
+            },
+        )
+        return self.process
+
+    def ready(self) -> tuple[int, str]:
+        try:
+            response = httpx2.get(f"http://{self.http}/readyz", timeout=5)
+        except httpx2.TransportError:
+            return 0, ""
+        return response.status_code, response.text
+
+
+def node(front: Frontend, name: str, **wanted: Any) -> dict[str, Any]:
+    """The node of this name once it has these values."""
+
+    def found() -> dict[str, Any] | None:
+        same = (one for one in front.nodes() if one["name"] == name)
+        return next((one for one in same if all(one.get(key) == value for key, value in wanted.items())), None)
+
+    return wait_for(f"node {name} with {wanted}", found)
+
+
+def approved(front: Frontend, twin: Twin) -> dict[str, Any]:
+    waiting = node(front, twin.name, status="pending")
+    assert front.post(f"/api/nodes/{waiting['id']}/approve").status_code == 200
+    return node(front, twin.name, status="healthy", address=twin.address)
+
+
+def beats(front: Frontend, name: str, count: int = 2) -> dict[str, Any]:
+    """The node after so many more written heartbeats."""
+    for _ in range(count):
+        last = node(front, name)["last_heartbeat"]
+        wait_for("another heartbeat", lambda last=last: node(front, name)["last_heartbeat"] != last)
+    return node(front, name)
+
+
+def test_a_stranger_with_the_name_of_a_running_worker_is_refused_and_shown(machines: Cluster, front: Frontend) -> None:
+    own, stranger = (Twin(machines, front, label, NAME) for label in ("own", "stranger"))
+    own.start()
+    before = approved(front, own)
+    assert stat.S_IMODE((own.data / "node-secret").stat().st_mode) == 0o600
+    stranger.start()
+    refused = wait_for("the refusal", lambda: node(front, NAME).get("refused_registration"))
+    assert refused["address"] == stranger.address
+    assert all(address in refused["reason"] for address in (own.address, own.http, stranger.address, stranger.http))
+    status, text = wait_for("the stranger says why", lambda: (found := stranger.ready())[0] == 503 and found)
+    assert status == 503
+    assert own.address in text
+    after = beats(front, NAME)
+    assert (after["incarnation"], after["address"], after["status"]) == (before["incarnation"], own.address, "healthy")
+    assert stranger.process.popen.poll() is None, "it asks again and does not end"
+    assert own.ready()[0] == 200
+    shown = run(front, "nodes", "show", NAME)
+    assert stranger.address in shown.stdout
+    assert own.address in shown.stdout
+
+    # The worker itself, killed and started again with other ports, takes over at once.
+    own.process.kill_all()
+    own.start()
+    again = node(front, NAME, address=own.address)
+    assert (again["incarnation"], again["status"]) == (before["incarnation"] + 1, "healthy")
+    assert beats(front, NAME)["address"] == own.address
+
+    # It leaves: the name is free, the approval is not.
+    own.process.stop()
+    taken = node(front, NAME, address=stranger.address)
+    assert (taken["id"], taken["status"]) == (before["id"], "pending")
+    assert all(address in taken["pending_reason"] for address in (own.address, stranger.address))
+    stranger.process.stop()
+
+
+def test_a_copied_data_folder_flips_the_address_once_and_not_again(machines: Cluster, front: Frontend) -> None:
+    name = "copied"
+    own, copy = (Twin(machines, front, label, name) for label in ("own", "copy"))
+    own.start()
+    approved(front, own)
+    shutil.copytree(own.data, copy.data)
+    copy.start()
+    moved = node(front, name, address=copy.address)
+    assert wait_for("the first one ends", own.process.popen.poll) == 3
+    own.start()  # as a service manager does
+    refused = wait_for("the refusal", lambda: node(front, name).get("refused_registration"))
+    assert refused["address"] == own.address
+    assert "copy" in refused["reason"]
+    after = beats(front, name)
+    assert (after["address"], after["incarnation"]) == (copy.address, moved["incarnation"])
+    for twin in (own, copy):
+        twin.process.stop()
+
+
+def test_a_worker_does_not_start_with_a_damaged_secret_and_does_not_replace_it(
+    machines: Cluster, front: Frontend
+) -> None:
+    worker = Twin(machines, front, "own", "damaged")
+    worker.data.mkdir(parents=True)
+    (worker.data / "node-secret").write_text("short\n")
+    process = worker.start()
+    assert process.popen.wait(60) == 2
+    assert "node-secret" in process.text()
+    assert (worker.data / "node-secret").read_text() == "short\n"
