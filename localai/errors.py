@@ -10,6 +10,7 @@
     ├── NotFound              nothing of that name or id
     │   ├── ModelNotFound
     │   └── NodeRemoved           an agent that calls for a node that an administrator removed
+    ├── ModelsFolderUnavailable   the models folder cannot be read now; nothing is known about what is in it
     ├── ModelLoading          the load goes on; ask again
     ├── ModelHeld             an attempt failed and its hold has not ended; carries the real cause
     │   └── ModelQuarantined      attempts failed again and again on every node; somebody has to do something
@@ -119,6 +120,10 @@ class ModelNotFound(NotFound):
 
 class NodeRemoved(NotFound):
     """This node was removed from the cluster; start its worker again to join as a new node."""
+
+
+class ModelsFolderUnavailable(LocalAIError):
+    """The models folder cannot be read."""
 
 
 class ModelLoading(LocalAIError):

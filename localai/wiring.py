@@ -13,6 +13,7 @@ from localai.bus.delivery import delivery_of_this_process
 from localai.bus.memory import MemoryBus
 from localai.bus.nats import NatsBus
 from localai.db.unit_of_work import UnitOfWork, units_of
+from localai.embedded.state_folder import StateFolder
 from localai.ids import OwnerId
 from localai.jobs.announce import Announcer
 from localai.jobs.cancel_store import PgCancelStore
@@ -41,6 +42,7 @@ from localai.loads.quarantines import PgQuarantines
 from localai.loads.service import LoadService
 from localai.loads.store import PgLoadStore
 from localai.models.loader import ModelConfigs
+from localai.models.memory import ConfigMemory
 from localai.nodes.service import NodeService
 from localai.nodes.store import PgNodeStore
 from localai.placement.filters import Limits
@@ -124,7 +126,9 @@ def models_folder(settings: Settings) -> Path:
 
 def make_configs(settings: Settings) -> ModelConfigs:
     """The model configs of this frontend, read once."""
-    configs = ModelConfigs(models_folder(settings))
+    folder = models_folder(settings)
+    memory = ConfigMemory(StateFolder(settings.state_dir or default_state_dir()).known_configs, folder)
+    configs = ModelConfigs(folder, memory=memory)
     configs.refresh()
     return configs
 

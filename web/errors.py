@@ -68,6 +68,13 @@ TABLE: dict[type[LocalAIError], Row] = {
     errors.NodeRemoved: Row(
         404, "node_removed", "not_found_error", "An agent called for a node that an administrator removed; it ends."
     ),
+    errors.ModelsFolderUnavailable: Row(
+        503,
+        "models_folder_unavailable",
+        _UNAVAILABLE,
+        "The models folder cannot be read, so whether the model exists is not known. Loaded models answer.",
+        10,
+    ),
     errors.ModelLoading: Row(
         503,
         "model_loading",

@@ -62,7 +62,12 @@ def build_services(settings: Settings | None = None) -> Services:
     )
     retirement = Retirement(units_of(engine), bus)
     configs = wiring.make_configs(settings)
-    watch = ConfigWatch(configs, front.loads.revise, settings.config_resync_interval_s)
+    watch = ConfigWatch(
+        configs,
+        front.loads,
+        lambda model: front.unloads.request(model, actor="config deleted"),
+        settings.config_resync_interval_s,
+    )
 
     counts = SharedCounts(folder_of(settings))
     gauges = Gauges(

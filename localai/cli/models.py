@@ -42,7 +42,7 @@ def list_models(settings: Settings, output: str) -> None:
     }
     click.echo(table(answer["models"], columns, {"STATE": state_style}))
     for problem in answer.get("problems") or ():
-        click.echo(f"{problem.get('file')} cannot be used: {problem.get('error')}", err=True)
+        click.echo(f"{problem.get('file')}: {problem.get('error')}", err=True)
 
 
 @command.command()

@@ -32,6 +32,8 @@ def command(settings: Settings, log_to_stderr: bool) -> None:
     require_servers(settings)
     warn(settings)
     folder = prepare(settings.state_dir or default_state_dir())
+    if settings.models_path is None and not folder.known_configs.exists():
+        folder.models.mkdir(exist_ok=True)  # never in place of one that was there before
     if settings.port == 0:
         settings = replace(settings, port=tcp_ports.draw())
     tcp_ports.require_free(settings.address, settings.port, "--port")

@@ -49,6 +49,11 @@ class StateFolder:
         return self.path / "models"
 
     @property
+    def known_configs(self) -> Path:
+        """The last usable configs of the models folder (`localai.models.memory`)."""
+        return self.path / "model-configs.json"
+
+    @property
     def worker(self) -> Path:
         return self.path / "worker"
 

@@ -25,6 +25,7 @@ class Cause(StrEnum):
     NO_ROOM = "no_room"  # nodes exist, none has room
     MODEL_FETCH_FAILED = "model_fetch_failed"  # the frontend could not get the model's bytes
     DIGEST_MISMATCH = "digest_mismatch"  # bytes are not what was promised
+    MODELS_FOLDER_UNAVAILABLE = "models_folder_unavailable"  # the frontend cannot read its models folder
     FILE_MISSING = "file_missing"  # a declared file is nowhere
     BACKEND_UNKNOWN = "backend_unknown"  # no gallery entry of that name
     BACKEND_UNAVAILABLE = "backend_unavailable"  # no build for this machine

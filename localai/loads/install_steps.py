@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 
 from localai import logs
 from localai.clock import boottime
-from localai.errors import LocalAIError, OperationFailed, Replaced, StorageUnavailable
+from localai.errors import LocalAIError, ModelsFolderUnavailable, OperationFailed, Replaced, StorageUnavailable
 from localai.ids import JobId
 from localai.jobs.announce import Announcer
 from localai.jobs.disk_full import cause_of
@@ -130,6 +130,8 @@ class InstallSteps:
             if telling.lost():
                 raise Replaced(job_id=job.id) from None
             self._owner.fail(job, error.cause, error.message, ended=True)
+        except ModelsFolderUnavailable as error:
+            self._owner.fail(job, Cause.MODELS_FOLDER_UNAVAILABLE, error.message, ended=True)
         except LocalAIError as error:
             self._owner.fail(job, Cause.BAD_CONFIG, error.message, ended=True)
         except Exception as error:

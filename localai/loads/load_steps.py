@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localai import logs
-from localai.errors import BadInput, ModelNotFound, OperationFailed
+from localai.errors import BadInput, ModelNotFound, ModelsFolderUnavailable, OperationFailed
 from localai.jobs.announce import Announcer
 from localai.jobs.counts import count_fenced
 from localai.jobs.event_rules import Finish, Place, TellRouting
@@ -18,6 +18,7 @@ from localai.jobs.ports import Intake, JobFilter, JobIntake, JobReads, NewJob
 from localai.jobs.requests import request
 from localai.loads.budget_rules import Budgets, bound, load_budget, silent
 from localai.loads.ports import LoadMoves, LoadPlan, LoadPlans, NotFinished, NotPlaced, Reservation
+from localai.models.revision_rules import Evidence, Standing
 from localai.placement.filters import Demand, Limits, NodeOffer
 from localai.placement.rules import NoRoom, Placement, place
 
@@ -67,6 +68,9 @@ class LoadSteps:
         except OperationFailed as error:
             self._fail_early(job, error.cause, error.message)
             return
+        except ModelsFolderUnavailable as error:
+            self._fail_early(job, Cause.MODELS_FOLDER_UNAVAILABLE, error.message)
+            return
         except (ModelNotFound, BadInput) as error:
             self._fail_early(job, Cause.BAD_CONFIG, error.message)
             return
@@ -104,7 +108,7 @@ class LoadSteps:
             case NoRoom():
                 self._no_room(job, placed)
             case NotPlaced.OTHER_REVISION:
-                self._revise(job)
+                self._revise(job, plan)
             case NotPlaced.SLOT_TAKEN:
                 self._wait_or_fail(job, f"replica {job.slot} of {job.subject} is still being stopped")
             case NotPlaced.REPLACED:
@@ -114,9 +118,15 @@ class LoadSteps:
                 log.info("placed", extra=logs.fields(node_id=placed.node_id, op_generation=placed.op_generation))
                 self._announcer.moved(Place, placed)
 
-    def _revise(self, job: Job) -> None:
-        """The config on disk is of this job's revision: it is the one that holds from now on."""
-        if job.revision is not None and self._moves.revise(job.subject, job.revision):
+    def _revise(self, job: Job, plan: LoadPlan) -> None:
+        """Put the job's revision in force: the config on disk has it. Another one that serves may stand against it."""
+        evidence = Evidence(changed_at=plan.changed_at, for_load=True)
+        standing = self._moves.revise(job.subject, plan.revision, evidence)
+        if standing is Standing.OTHER:
+            text = f"another revision of {job.subject} is in force and serves, and this frontend's config is older"
+            self._fail_early(job, Cause.REVISION_CHANGED, text)
+            return
+        if standing is Standing.SET:
             self._announcer.tell((TellRouting(),))
         self.step(job)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
 from localai.backends import catalogue
-from localai.errors import ModelNotFound
+from localai.errors import OperationFailed
 from localai.galleries.install import InstallProgress, install_files
-from localai.jobs.operation_rules import StagedFile
+from localai.jobs.operation_rules import Cause, StagedFile
 from localai.loads.ports import LoadPlan
 from localai.models.config import ModelConfig
 from localai.models.loader import ModelConfigs
@@ -27,6 +28,7 @@ class ConfigPlans:
     def plan(self, model: str, revision: str | None) -> LoadPlan:
         """The plan of a model; the folder is read again when what is known of it is not of ``revision``."""
         config = self._config(model, revision)
+        self._require_folder()
         backend = catalogue.find(config.backend, enable_fault=self._enable_fault)
         files = ready_files(config, self._folder, self._digests)
         return LoadPlan(
@@ -39,12 +41,13 @@ class ConfigPlans:
             model_options=model_options(config),
             file_fields=config.file_fields,
             env=config.env,
+            changed_at=self._configs.changed_at(config.name),
         )
 
     def install(self, model: str, progress: Callable[[InstallProgress], None], cancelled: Callable[[], bool]) -> None:
         """Fetch what is missing, and make every digest known."""
         config = self._config(model, None)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._require_folder()
         install_files(config, self._folder, self._digests, progress, cancelled)
 
     @property
@@ -52,13 +55,15 @@ class ConfigPlans:
         return self._configs.folder
 
     def _config(self, model: str, revision: str | None) -> ModelConfig:
-        config = self._configs.get(model)
-        if config is None or (revision is not None and config.revision != revision):
-            self._configs.refresh()
-            config = self._configs.get(model)
-        if config is None:
-            raise ModelNotFound(model)
-        return config
+        return self._configs.find(model, revision) or self._configs.require(model)
+
+    def _require_folder(self) -> None:
+        """A file of a folder that cannot be read is not a missing file."""
+        try:
+            os.scandir(self._folder).close()
+        except OSError as error:
+            text = f"the models folder {self._folder} cannot be read: {error.strerror}"
+            raise OperationFailed(Cause.MODELS_FOLDER_UNAVAILABLE, text) from None
 
 
 def _staged(file: ReadyFile) -> StagedFile:

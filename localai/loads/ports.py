@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from localai.jobs.operation_rules import StagedFile
 from localai.jobs.ports import Intake
 from localai.jobs.quarantine_rules import Streak
 from localai.loads.eta_rules import LoadDurations
+from localai.models.revision_rules import Evidence, Standing
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
 
@@ -35,6 +37,8 @@ class LoadPlan:
     model_options: Mapping[str, Any]
     file_fields: Mapping[str, str]
     env: Mapping[str, str]
+    #: When the config was written, if that is known.
+    changed_at: datetime | None = None
 
     @property
     def size_bytes(self) -> int | None:
@@ -132,8 +136,11 @@ class LoadMoves(Protocol):
     def finish(self, job: Job, owner: OwnerId) -> Job | NotFinished:
         """Make the replica routable and end the job, or neither."""
 
-    def revise(self, model: str, revision: str) -> bool:
-        """Make this the revision of the model; loaded replicas of others become unroutable. Whether any was."""
+    def revise(self, model: str, revision: str, evidence: Evidence | None = None) -> Standing:
+        """Make this the revision of the model if `judge` says so; loaded replicas of others become unroutable.
+
+        Without evidence it is set in any case.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +152,15 @@ class LoadRow:
 
 
 class LoadReads(Protocol):
-    """Attempts as requests, waiters and ``load-status`` see them. Both raise StorageUnavailable."""
+    """Attempts as requests, waiters and ``load-status`` see them. All raise StorageUnavailable."""
 
     def current(self, model: str) -> LoadRow | None:
         """The live attempt, else the one whose hold lies ahead."""
 
     def attempt(self, job_id: JobId) -> LoadRow | None: ...
+
+    def revisions(self, models: Sequence[str]) -> Mapping[str, str]:
+        """The revisions in force of these models; one that no load has asked for is missing."""
 
 
 class Quarantines(Protocol):

@@ -92,6 +92,20 @@ UPDATE replicas
  WHERE job_id = %(id)s AND state IN ('staging', 'loading')
 RETURNING id;
 
+-- revisions --
+-- The revisions in force of some models.
+SELECT name, revision FROM subjects
+ WHERE kind = 'model' AND name = ANY(%(models)s) AND revision IS NOT NULL;
+
+-- in_force --
+-- The revision in force of one model, and whether it serves. Locks the subject.
+SELECT s.revision, s.revision_at AS since, clock_timestamp() AS now,
+       EXISTS (SELECT 1 FROM replicas r
+                WHERE r.model = s.name AND r.revision = s.revision AND r.state = 'loaded') AS serves
+  FROM subjects s
+ WHERE s.kind = 'model' AND s.name = %(model)s
+   FOR UPDATE OF s;
+
 -- set_revision --
 -- The revision that may serve from now on; the caller holds the subject.
 UPDATE subjects SET revision = %(revision)s, revision_seq = revision_seq + 1, revision_at = clock_timestamp()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from localai import logs
@@ -14,6 +14,7 @@ from localai.jobs.ports import Intake
 from localai.jobs.quarantine_rules import Streak
 from localai.loads.ports import History, LoadMoves, LoadReads, LoadRow, Quarantined, Quarantines
 from localai.loads.status_rules import LoadStatus, load_status, quarantined_status
+from localai.models.revision_rules import Evidence, Standing
 
 log = logs.get(__name__)
 
@@ -58,13 +59,19 @@ class LoadService:
             self._announcer.tell((WakeControl(job.id, job.generation),))
         return LoadTicket(job_id=job.id, generation=job.generation, state=outcome.value, status=load_status(job))
 
-    def revise(self, model: str, revision: str) -> None:
-        """Make this the revision of a model: replicas of another get no request any more, and are drained.
+    def revise(self, model: str, revision: str, evidence: Evidence) -> Standing:
+        """Put a revision in force if it is newer: replicas of another get no request any more, and are drained.
 
         Raises StorageUnavailable.
         """
-        if self._moves.revise(model, revision):
+        standing = self._moves.revise(model, revision, evidence)
+        if standing is Standing.SET:
             self._announcer.tell((TellRouting(),))
+        return standing
+
+    def revisions(self, models: Sequence[str]) -> Mapping[str, str]:
+        """The revisions in force of these models. Raises StorageUnavailable."""
+        return self._reads.revisions(models)
 
     def retry(self, model: str, revision: str) -> tuple[LoadTicket, int]:
         """Lift the quarantines of a model and begin an attempt, if no hold lies ahead; how many were lifted.

@@ -20,6 +20,7 @@ from localai.jobs.rows import EVENT_NAMES, one_job, record
 from localai.jobs.rows import SQL as JOBS_SQL
 from localai.loads import durations, quarantines
 from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Quarantined, Reservation
+from localai.models.revision_rules import Evidence, InForce, Standing, judge
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
 
@@ -47,6 +48,10 @@ class PgLoadStore:
     def attempt(self, job_id: JobId) -> LoadRow | None:
         with self._unit_of_work() as uow:
             return _with_install(uow, one_job(uow.execute(SQL["attempt"], {"id": job_id})))
+
+    def revisions(self, models: Sequence[str]) -> Mapping[str, str]:
+        with self._unit_of_work() as uow:
+            return {row.name: row.revision for row in uow.execute(SQL["revisions"], {"models": list(models)})}
 
     # LoadMoves
 
@@ -105,16 +110,18 @@ class PgLoadStore:
             return finished
 
     @repeated
-    def revise(self, model: str, revision: str) -> bool:
+    def revise(self, model: str, revision: str, evidence: Evidence | None = None) -> Standing:
         named = {"model": model, "revision": revision}
         with self._unit_of_work() as uow:
-            lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=model))
+            if evidence is None:
+                lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=model))
+            elif (standing := _standing(uow, model, revision, evidence)) is not Standing.SET:
+                return standing
             uow.execute(SQL["set_revision"], named)
             quarantines.outdate(uow, model, revision)
-            outdated = uow.execute(SQL["outdate_replicas"], named).all()
-            if outdated:
+            if uow.execute(SQL["outdate_replicas"], named).all():
                 uow.execute(JOBS_SQL["raise_routing_version"])
-            return bool(outdated)
+            return Standing.SET
 
     # Steps of the transactions above
 
@@ -202,6 +209,12 @@ def _with_install(uow: UnitOfWork, job: Job | None) -> LoadRow | None:
     waits = job.live and job.op_generation is None
     install = one_job(uow.execute(SQL["live_install"], {"model": job.subject})) if waits else None
     return LoadRow(job, install)
+
+
+def _standing(uow: UnitOfWork, model: str, revision: str, evidence: Evidence) -> Standing:
+    """What `judge` says; the row of the subject, if there is one, is locked from here on."""
+    row = uow.execute(SQL["in_force"], {"model": model}).mappings().first()
+    return judge(revision, evidence, InForce(**row)) if row is not None else Standing.NEVER_SERVED
 
 
 def _offers(uow: UnitOfWork, model: str, node_id: NodeId | None, held: Mapping[NodeId, Streak]) -> Sequence[NodeOffer]:

@@ -195,9 +195,11 @@ class Cluster:
         text = path.read_text() if path.exists() else ""
         return text if "LOCALAI_BROKER_URL" in text else None
 
-    def frontend(self, name: str, **variables: str) -> Frontend:
-        port = free_port()
+    def frontend(self, name: str, *, port: int | None = None, **variables: str) -> Frontend:
+        port = port or free_port()
         state = self.folder / name
+        if not state.exists():
+            self.models.mkdir(parents=True, exist_ok=True)
         process = self.start(
             name,
             "run",

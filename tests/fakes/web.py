@@ -115,7 +115,7 @@ class WebBench:
         self.settings = settings or Settings()
         self.models = folder / "models"
         self.models.mkdir()
-        self.configs = ModelConfigs(self.models)
+        self.configs = ModelConfigs(self.models, still_s=0)
         self.clock = FakeClock()
         self.inference = FakeInference()
         self.table = RoutingTable(lease_ttl_s=90, serve_stale=True, forget=self.inference.forget, clock=self.clock)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Engine
@@ -94,7 +95,9 @@ class FixedPlans:
 
     def plan(self, model: str, revision: str | None) -> LoadPlan:
         found = self.plans.get(model) or plain_plan(model)
-        return replace(found, revision=self.revisions.get(model, found.revision))
+        if model not in self.revisions:
+            return found
+        return replace(found, revision=self.revisions[model], changed_at=datetime.now(UTC))
 
 
 class NoInstalls:

@@ -13,6 +13,7 @@ from localai.jobs.ports import Intake, NewJob
 from localai.jobs.quarantine_rules import Streak, blocking, quarantined
 from localai.jobs.rows import EVENT_NAMES
 from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Quarantined, Reservation
+from localai.models.revision_rules import Evidence, InForce, Standing, judge
 from localai.nodes.rules import Status
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
@@ -33,6 +34,10 @@ class MemoryLoads:
 
     def attempt(self, job_id: JobId) -> LoadRow | None:
         return self._with_install(self._tables.read(job_id))
+
+    def revisions(self, models: Sequence[str]) -> Mapping[str, str]:
+        found = {name: self._tables.subjects.get(("model", name)) for name in models}
+        return {name: subject.revision for name, subject in found.items() if subject and subject.revision}
 
     # LoadMoves
 
@@ -86,10 +91,13 @@ class MemoryLoads:
         tables.raise_version()
         return finished
 
-    def revise(self, model: str, revision: str) -> bool:
+    def revise(self, model: str, revision: str, evidence: Evidence | None = None) -> Standing:
+        if evidence is not None and (standing := self._standing(model, revision, evidence)) is not Standing.SET:
+            return standing
         subject = self._tables.subject("model", model)
         if subject.revision != revision:
             subject.revision, subject.revision_seq = revision, subject.revision_seq + 1
+            self._tables.revised_at[model] = self._tables.now()
             self._tables.seen.revised(model, revision)
         for key in [key for key in self._tables.streaks if key[0] == model and key[1] != revision]:
             del self._tables.streaks[key]
@@ -102,9 +110,22 @@ class MemoryLoads:
             self._tables.set_replica(replica, state="unloading")
         if outdated:
             self._tables.raise_version()
-        return bool(outdated)
+        return Standing.SET
 
     # Steps of the transactions above
+
+    def _standing(self, model: str, revision: str, evidence: Evidence) -> Standing:
+        subject = self._tables.subjects.get(("model", model))
+        if subject is None:
+            return Standing.NEVER_SERVED
+        serves = any(
+            replica.model == model and replica.revision == subject.revision and replica.state == "loaded"
+            for replica in self._tables.replicas.values()
+        )
+        in_force = InForce(
+            revision=subject.revision, since=self._tables.revised_at.get(model), serves=serves, now=self._tables.now()
+        )
+        return judge(revision, evidence, in_force)
 
     def _place_on(self, job: Job, owner: OwnerId, chosen: Placement, reservation: Reservation) -> Job | NotPlaced:
         tables, key = self._tables, (job.subject, job.slot)

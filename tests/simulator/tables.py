@@ -94,6 +94,8 @@ class Tables:
     ) -> None:
         self.windows, self.now, self.new_id, self.seen = windows, clock, new_id, seen or Seen()
         self.subjects: dict[tuple[str, str], Subject] = {}
+        #: `subjects.revision_at` of models.
+        self.revised_at: dict[str, datetime] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.jobs: dict[JobId, Job] = {}
         #: Jobs that a pass over all rows can find: live ones and those whose stop is pending.

@@ -159,6 +159,7 @@ class World:
         self.sweep_s, self.renew_s = draw.choice((2.0, 4.0)), draw.choice((5.0, 7.5))
         self.models = [f"m{number}" for number in range(draw.choice(profile.models))]
         self._revisions = dict.fromkeys(self.models, 1)
+        self._edited_at: dict[str, datetime] = {}
         self._fetched = {model for model in self.models if draw.random() < profile.fetched}
         self.cancels = profile.cancels if draw.random() < 0.6 else 0.0
         self.trouble, self._asking = True, True
@@ -270,6 +271,7 @@ class World:
             case "edit":
                 model = draw.choice(self.models)
                 self._revisions[model] += 1
+                self._edited_at[model] = self.now()
                 if draw.random() < 0.5:  # else the next load of it says so
                     self.load_rows.revise(model, self.revision(model))
 
@@ -386,6 +388,7 @@ class World:
             model_options={},
             file_fields={},
             env={},
+            changed_at=self._edited_at.get(model),
         )
 
     def fetched(self, model: str) -> None:

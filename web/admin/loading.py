@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from localai.errors import BadInput, ModelNotFound
+from localai.errors import BadInput
 from localai.loads.attempts import HELD, LOADED
 from web.access import Access, open_to
 from web.body import read_json_object
@@ -48,8 +48,8 @@ def shutdown() -> Response:
     model = _named(body)
     unload = found.unloads.request(model, force=read_force(body))
     # A config that was deleted leaves replicas behind, and they may be unloaded.
-    if unload.job_id is None and not unload.cancelled_loads and found.configs.get(model) is None:
-        raise ModelNotFound(model)
+    if unload.job_id is None and not unload.cancelled_loads:
+        found.configs.require(model)
     response = jsonify({"message": unload.message, "job_id": unload.job_id})
     response.status_code = 200 if unload.job_id is None else 202
     return response

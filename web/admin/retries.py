@@ -43,7 +43,7 @@ def _retry(model: str) -> Response:
     Whatever the answer but a 409, the quarantines of the model are lifted.
     """
     found = services()
-    if found.configs.get(model) is None:
+    if found.configs.get(model) is None and found.configs.folder_problem is None:
         found.loads.lift(model)  # what failed while it had a config keeps nobody from anything
     config = usable_config(model)
     ticket, lifted = found.loads.retry(config.name, config.revision)

@@ -27,8 +27,8 @@ def list_models() -> Response:
 @blueprint.get("/v1/models/<path:name>")
 @open_to(Access.USER)
 def get_model(name: str) -> Response:
-    config = services().configs.get(name)
-    if config is None or config.disabled:
+    config = services().configs.require(name)
+    if config.disabled:
         raise ModelNotFound(name)
     return jsonify(_model(config))
 
@@ -41,11 +41,11 @@ def _model(config: ModelConfig) -> dict[str, Any]:
 def usable_config(model: str, use: Use | None = None) -> ModelConfig:
     """The config of a model. Raises ModelNotFound, ModelDisabled, or BackendUnimplemented where it is not for this use.
 
+    Raises ModelsFolderUnavailable if the model may be in a folder that cannot be read.
+
     Never loads anything.
     """
-    config = services().configs.get(model)
-    if config is None:
-        raise ModelNotFound(model)
+    config = services().configs.require(model)
     if config.disabled:
         raise ModelDisabled(f"the model {model!r} is switched off in its config")
     if use is not None:

@@ -16,6 +16,7 @@ from localai.jobs.operation_rules import Answer, OperationReport, OpState, Phase
 from localai.jobs.ports import Intake, NewJob
 from localai.jobs.report_rules import answer
 from localai.loads.ports import NotFinished, NotPlaced, Reservation
+from localai.models.revision_rules import Evidence, Standing
 from localai.nodes.admission_rules import Terms
 from localai.nodes.rules import Registration
 from localai.nodes.store import Refused
@@ -393,6 +394,25 @@ def test_a_load_of_another_revision_or_life_is_not_finished(stores: Stores) -> N
     stores.register("n")
     assert stores.loads.finish(ready, ME) is NotFinished.REPLACED
     assert stores.job(job.id).error_cause == "worker_restarted"
+
+
+def test_a_revision_comes_into_force_with_a_proof_only(stores: Stores) -> None:
+    node, incarnation = stores.register("n")
+    assert stores.loads.revise("m", "r1", Evidence(was="r0")) is Standing.NEVER_SERVED
+    assert stores.loads.revisions(["m"]) == {}
+    job = _claimed(stores, node, incarnation)
+    stores.operations.report(node, _report(incarnation, 1, job, OpState.READY))
+    assert isinstance(stores.loads.finish(stores.job(job.id), ME), Job)
+    version = stores.replicas.routing_version()
+    assert stores.loads.revise("m", "r1", Evidence()) is Standing.STANDS
+    assert stores.loads.revise("m", "r2", Evidence(was="r0")) is Standing.OTHER
+    assert stores.loads.revise("m", "r2", Evidence(for_load=True)) is Standing.OTHER
+    assert stores.replicas.routing_version() == version
+    assert stores.loads.revisions(["m", "unknown"]) == {"m": "r1"}
+    assert stores.loads.revise("m", "r2", Evidence(was="r1")) is Standing.SET
+    assert stores.replicas.routing_snapshot().replicas == ()
+    assert stores.loads.revisions(["m"]) == {"m": "r2"}
+    assert stores.loads.revise("m", "r3", Evidence(for_load=True)) is Standing.SET, "nothing of r2 serves"
 
 
 def test_a_new_life_proves_what_older_ones_ran(stores: Stores) -> None:

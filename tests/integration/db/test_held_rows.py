@@ -16,6 +16,7 @@ from localai.errors import RowsHeld
 from localai.ids import new_id
 from localai.jobs.ports import Intake
 from localai.loads.quarantines import PgQuarantines
+from localai.models.revision_rules import Standing
 from localai.unloads.drain_rules import Wish
 from tests.integration.world import Agent, World, in_thread
 from tests.loopback import LIMIT_S
@@ -106,7 +107,7 @@ def _approve(world: World) -> Callable[[], object]:
     ("prepare", "expected"),
     [
         (_request, Intake.CREATED),
-        (_revise, False),
+        (_revise, Standing.SET),
         (_lift, 0),
         (_cancel, [True]),
         (_unload, 1),

@@ -13,6 +13,7 @@ from localai.jobs.job import Job, State, StopState
 from localai.jobs.kinds import MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP
 from localai.jobs.operation_rules import StopAnswer, StopOutcome
 from localai.jobs.ports import JobFilter
+from localai.models.revision_rules import Standing
 from localai.replicas.retirement import Retirement
 from localai.routing.feed import Intervals, Process, RoutingFeed, Signals
 from localai.routing.picks import Pick
@@ -177,7 +178,7 @@ def test_i7_an_edited_config_cuts_no_request(
     busy, idle = frontends
     instance = _serving(world, control, agent, "i7-edited", busy, idle)
     request = busy.pick("i7-edited")
-    assert world.load_rows.revise("i7-edited", "r2")
+    assert world.load_rows.revise("i7-edited", "r2") is Standing.SET
     for frontend in frontends:
         frontend.feed.step()
     control.sweep.run_once()

@@ -20,6 +20,7 @@ from localai.jobs.rows import SQL
 from localai.jobs.sweep_store import PgSweepStore
 from localai.loads.ports import Reservation
 from localai.loads.quarantines import PgQuarantines
+from localai.models.revision_rules import Standing
 from localai.placement.rules import Placement
 from tests.integration.world import Agent, World, in_thread
 from tests.loopback import LIMIT_S, eventually
@@ -144,5 +145,5 @@ def test_a_sweep_and_what_ends_a_quarantine_both_end(world: World, how: str) -> 
     lost = [failed_on_its_node(world, model, 2, first), failed_on_its_node(world, model, 3, last)]
     quarantines = PgQuarantines(world.unit_of_work, 2)
     ends = {"lift": lambda: quarantines.lift(model), "other config": lambda: world.load_rows.revise(model, "r2")}
-    assert meet(world, lost, ends[how]) == {"lift": 2, "other config": False}[how]
+    assert meet(world, lost, ends[how]) == {"lift": 2, "other config": Standing.SET}[how]
     assert world.sql("SELECT * FROM failure_streaks") == []

@@ -170,7 +170,7 @@ def test_models_are_listed_with_their_state_and_where_they_are(server: Server, r
         ["b", "staging", "fault", "one", "-"],
         ["c", "disabled", "fault", "-", "-"],
     ]
-    assert err == "d.yaml cannot be used: not YAML\n"
+    assert err == "d.yaml: not YAML\n"
     assert json.loads(run("models", "list", "-o", "json")[1])["models"] == models
 
 

@@ -33,7 +33,7 @@ def test_yaml_files_are_read_and_hidden_or_other_files_are_not(tmp_path: Path) -
     write(tmp_path, "a.yml", "- {name: alpha, backend: fault}\n- {name: gamma, backend: fault}\n")
     write(tmp_path, "._gallery_x.yaml", "name: hidden\nbackend: fault\n")
     write(tmp_path, "notes.txt", "name: text\nbackend: fault\n")
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     assert configs.refresh() == Changes(added=("alpha", "beta", "gamma"))
     assert names(configs) == ["alpha", "beta", "gamma"]
     assert configs.get("beta") is not None
@@ -43,7 +43,7 @@ def test_yaml_files_are_read_and_hidden_or_other_files_are_not(tmp_path: Path) -
 def test_a_refresh_says_what_was_added_changed_and_removed(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "name: alpha\nbackend: fault\n")
     write(tmp_path, "b.yaml", "name: beta\nbackend: fault\n")
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     configs.refresh()
     write(tmp_path, "a.yaml", "# a comment is no change\nbackend: fault\nname: alpha\n")
     assert not configs.refresh()
@@ -69,7 +69,7 @@ def test_a_refresh_says_what_was_added_changed_and_removed(tmp_path: Path) -> No
 def test_a_bad_file_is_skipped_and_kept_as_a_problem(tmp_path: Path, text: str, said: str) -> None:
     write(tmp_path, "a.yaml", "name: good\nbackend: fault\n")
     write(tmp_path, "bad.yaml", text)
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     configs.refresh()
     assert names(configs) == ["good"]
     assert list(configs.problems) == ["bad.yaml"]
@@ -78,7 +78,7 @@ def test_a_bad_file_is_skipped_and_kept_as_a_problem(tmp_path: Path, text: str, 
 
 def test_a_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe\x00")
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     configs.refresh()
     assert "bad.yaml" in configs.problems
 
@@ -87,15 +87,18 @@ def test_what_is_no_file_is_a_problem_and_nobody_waits_for_it(tmp_path: Path) ->
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nowhere")
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     # Without a limit of its own a regression would hang here.
     reading = threading.Thread(target=configs.refresh, daemon=True)
     reading.start()
     reading.join(10)
     assert not reading.is_alive()
-    assert configs.problems == dict.fromkeys(
-        ("dangling.yaml", "folder.yaml", "pipe.yaml"), "cannot be read: it is not a file"
-    )
+    target = tmp_path / "nowhere"
+    assert configs.problems == {
+        "dangling.yaml": f"cannot be read: No such file or directory (it is a link to {target})",
+        "folder.yaml": "cannot be read: it is not a file",
+        "pipe.yaml": "cannot be read: it is not a file",
+    }
 
 
 def doubling(form: str, levels: int = 40) -> str:
@@ -121,7 +124,7 @@ def doubling(form: str, levels: int = 40) -> str:
 def test_a_file_that_stands_for_more_than_it_is_blocks_nobody(tmp_path: Path, text: str, said: str) -> None:
     write(tmp_path, "a.yaml", "name: good\nbackend: fault\n")
     write(tmp_path, "bomb.yaml", text)
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     # Without a limit of its own a regression would hang here, or take all memory.
     reading = threading.Thread(target=configs.refresh, daemon=True)
     reading.start()
@@ -134,7 +137,7 @@ def test_a_file_that_stands_for_more_than_it_is_blocks_nobody(tmp_path: Path, te
 def test_aliases_and_merges_of_a_usual_size_are_read(tmp_path: Path) -> None:
     text = "- &base {name: alpha, backend: fault, options: &o [a, b]}\n- {<<: *base, name: beta, stopwords: *o}\n"
     write(tmp_path, "a.yaml", text)
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     configs.refresh()
     found = configs.get("beta")
     assert found is not None
@@ -143,7 +146,7 @@ def test_aliases_and_merges_of_a_usual_size_are_read(tmp_path: Path) -> None:
 
 def test_one_bad_model_of_a_list_hides_only_itself(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "- {name: alpha, backend: fault}\n- {name: beta, backend: '!'}\n")
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     configs.refresh()
     assert names(configs) == ["alpha"]
     assert list(configs.problems) == ["a.yaml[1]"]
@@ -151,7 +154,7 @@ def test_one_bad_model_of_a_list_hides_only_itself(tmp_path: Path) -> None:
 
 def test_a_problem_is_logged_once_until_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, "bad.yaml", "name: [")
-    configs = ModelConfigs(tmp_path)
+    configs = ModelConfigs(tmp_path, still_s=0)
     with caplog.at_level(logging.WARNING):
         configs.refresh()
         configs.refresh()

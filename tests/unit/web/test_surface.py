@@ -177,7 +177,7 @@ def test_se_05_a_fault_shows_its_request_id_and_nothing_else(bench: WebBench, ca
     def explode(*_: object) -> None:
         raise RuntimeError("postgresql://user:secret@host")
 
-    bench.app.extensions["localai"].configs.get = explode
+    bench.app.extensions["localai"].configs.require = explode
     response = bench.chat()
     assert response.status_code == 500
     text = response.get_data(as_text=True)

@@ -160,7 +160,7 @@ function unusable(problems) {
   return h(
     "div",
     { class: "note wait", key: "problems" },
-    h("div", null, "Files of the models folder that cannot be used:", h("ul", null, lines)),
+    h("div", null, "Problems in the models folder:", h("ul", null, lines)),
   );
 }
 

@@ -1,0 +1,152 @@
+"""Config files that change, break or disappear under real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cluster import Cluster, wait_for
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture(scope="module")
+def servers(shared_cluster: Cluster) -> Cluster:
+    shared_cluster.servers()
+    return shared_cluster
+
+
+class Site:
+    """A frontend that can be started again under its address, and its worker."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.frontend = cluster.frontend("f")
+        cluster.worker("w", self.frontend)
+        self.frontend.wait_for_nodes(1)
+
+    def restart(self, **variables: str) -> None:
+        port = int(self.frontend.url.rpartition(":")[2])
+        self.frontend = self.cluster.frontend("f", port=port, **variables)
+
+    def serve(self, name: str, **keys: Any) -> str:
+        """A loaded model; its revision."""
+        self.cluster.model(name, **keys)
+        wait_for(f"every web process knows {name}", lambda: self._known_everywhere(name))
+        assert self.frontend.chat_until_answered(name).status_code == 200
+        return self.revision(name) or ""
+
+    def _known_everywhere(self, name: str) -> bool:
+        """Each answer may come from another process of the frontend."""
+        return all(self.frontend.get(f"/v1/models/{name}").status_code == 200 for _ in range(10))
+
+    def model(self, name: str) -> dict[str, Any]:
+        found = self.frontend.get("/api/models").json()["models"]
+        return next((one for one in found if one["name"] == name), {"replicas": []})
+
+    def revision(self, name: str) -> str | None:
+        """The revision of the one replica that serves."""
+        replicas = self.model(name)["replicas"]
+        return replicas[0]["config_revision"] if len(replicas) == 1 else None
+
+    def problems(self) -> dict[str, str]:
+        return {one["file"]: one["error"] for one in self.frontend.get("/api/models").json()["problems"]}
+
+    def file(self, name: str) -> Path:
+        return self.cluster.models / f"{name}.yaml"
+
+
+@pytest.fixture(scope="module")
+def site(servers: Cluster) -> Iterator[Site]:
+    site = Site(servers)
+    # No rename of the folder is left to the next test.
+    folder = servers.models
+    yield site
+    assert folder.is_dir()
+
+
+def test_an_edit_made_while_no_frontend_ran_is_in_force_at_the_next_start(site: Site) -> None:
+    before = site.serve("edited")
+    wait_for("the frontend remembers the config", lambda: before in _remembered(site, "edited"))
+    site.frontend.process.stop()
+    site.cluster.model("edited", threads=2)
+    site.restart()
+    site.frontend.wait_for_nodes(1)
+    wait_for("the old replica is drained", lambda: site.revision("edited") != before)
+    assert site.frontend.chat_until_answered("edited").status_code == 200
+    after = site.revision("edited")
+    assert after not in (None, before)
+    assert after == site.model("edited")["config_revision"]
+
+
+def _remembered(site: Site, name: str) -> str:
+    """The revision that the state folder keeps of a model's file."""
+    from localai.models.memory import ConfigMemory
+
+    kept = ConfigMemory(site.cluster.folder / "f" / "model-configs.json", site.cluster.models).read()
+    return " ".join(config.revision for configs in kept.files.values() for config in configs if config.name == name)
+
+
+def test_a_file_that_is_cut_short_takes_its_serving_model_away_at_no_time(site: Site) -> None:
+    before = site.serve("cut", description="a model whose file is written slowly")
+    text = site.file("cut").read_text()
+    for content in ("", text[: len(text) // 2], "name: ["):
+        site.file("cut").write_text(content)
+        for _ in range(5):
+            assert site.frontend.chat("cut").status_code == 200
+    wait_for("the problem is shown", lambda: "stays in force" in site.problems().get("cut.yaml", ""))
+    assert site.revision("cut") == before
+    site.file("cut").write_text(text)
+    wait_for("the problem is over", lambda: "cut.yaml" not in site.problems())
+    assert site.frontend.chat("cut").status_code == 200
+    assert site.revision("cut") == before, "a revision that nobody wrote was loaded"
+    assert [job["state"] for job in site.frontend.jobs(kind="model.load", subject="cut")] == ["succeeded"]
+
+
+def test_a_deleted_config_unloads_its_model(site: Site) -> None:
+    site.serve("deleted")
+    site.serve("beside")
+    site.file("deleted").unlink()
+    wait_for("the model is unloaded", lambda: _unloaded(site, "deleted"))
+    assert site.frontend.chat("deleted").status_code == 404
+    assert site.frontend.chat("beside").status_code == 200
+    assert site.frontend.jobs(kind="model.unload", subject="beside") == []
+
+
+def _unloaded(site: Site, model: str) -> bool:
+    (node,) = site.frontend.nodes()
+    held = site.frontend.get(f"/api/nodes/{node['id']}/models").json()
+    return all(replica["model_name"] != model for replica in held)
+
+
+def test_a_models_folder_that_is_away_stops_no_warm_model(site: Site) -> None:
+    site.serve("warm")
+    site.cluster.model("cold", parameters={"model": "weights.bin"})
+    (site.cluster.models / "weights.bin").write_bytes(b"weights")
+    wait_for("the frontend remembers the config", lambda: _remembered(site, "cold"))
+    listed = site.frontend.get("/v1/models").json()
+    folder = str(site.cluster.models)
+    away = site.cluster.models.rename(site.cluster.models.with_name("away"))
+    try:
+        wait_for("the problem is shown", lambda: "cannot be listed" in site.problems().get(folder, ""))
+        assert site.frontend.chat("warm").status_code == 200
+        assert site.frontend.get("/v1/models").json() == listed
+        for model, code in (("cold", "model_load_failed"), ("unknown", "models_folder_unavailable")):
+            refused = site.frontend.chat(model)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, code), refused.text
+            assert "the models folder" in refused.json()["error"]["message"]
+        assert not site.cluster.models.exists(), "the server made an empty folder in its place"
+        # A frontend that starts now knows the models from its state folder.
+        site.frontend.process.stop()
+        site.restart()
+        assert site.frontend.chat("warm").status_code == 200
+        assert site.frontend.get("/v1/models").json() == listed
+    finally:
+        away.rename(site.cluster.models)
+    wait_for("the problem is over", lambda: folder not in site.problems())
+    assert site.frontend.chat("unknown").status_code == 404
+    assert site.frontend.chat_until_answered("cold").status_code == 200
+    assert site.frontend.jobs(kind="model.unload", subject="warm") == []
