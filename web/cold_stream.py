@@ -98,7 +98,7 @@ class ColdStream(Generic[S]):
         try:
             opened = yield from self._comments()
         except CallCancelled:
-            return  # nobody reads
+            raise  # the response cuts the stream
         except LocalAIError as error:
             log.warning("a stream ends without an answer: %s", error.message)
             self._account.outcome = LOADING if isinstance(error, ModelLoading) else outcome_of(row_of(error).status)

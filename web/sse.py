@@ -1,9 +1,9 @@
-"""How a response that grows is sent as server-sent events, and ended when its client leaves."""
+"""Responses of server-sent events: their format, and their end when the client closes the connection."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from flask import Response, request
@@ -22,20 +22,20 @@ def event(name: str, value: Any, event_id: int | None = None) -> bytes:
 
 
 class EventStream:
-    """The body of an event stream: a generator that is closed with the response, whatever ends it."""
+    """The body of an event stream. A class and not a generator: `close` must run even if nothing was read."""
 
-    def __init__(self, events: Generator[bytes], watch: ClientWatch) -> None:
-        self._events, self._watch = events, watch
+    def __init__(self, events: Generator[bytes], watch: ClientWatch, close: Callable[[], None]) -> None:
+        self._events, self._watch, self._close = events, watch, close
 
     def __iter__(self) -> Generator[bytes]:
-        return self._events
+        return self._watch.sending(self._events)
 
     def close(self) -> None:
-        """End the generator and the watch."""
+        """End the generator, then call `close`, whatever ended the response."""
         try:
             self._events.close()
         finally:
-            self._watch.close()
+            self._close()
 
 
 def last_event_id() -> int:
@@ -44,9 +44,13 @@ def last_event_id() -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def stream(events: Generator[bytes], watch: ClientWatch) -> Response:
-    """The response that sends these events."""
-    response = Response(EventStream(events, watch), mimetype="text/event-stream")
+def stream(events: Generator[bytes], watch: ClientWatch, close: Callable[[], None] | None = None) -> Response:
+    """The response that sends these events. At its end `close` is called; without one the watch is closed.
+
+    Events that raise CallCancelled cut the stream: the client reads no regular end of the body.
+    """
+    response = Response(EventStream(events, watch, close or watch.close), mimetype="text/event-stream")
     response.headers["Cache-Control"] = "no-cache"
+    # A proxy that gathers the events would undo the streaming.
     response.headers["X-Accel-Buffering"] = "no"
     return response

@@ -22,7 +22,7 @@ class GrpcBackend(backend_pb2_grpc.BackendServicer):
         self.script = script
         self.asked: list[Any] = []
         self._server = grpc.server(
-            ThreadPoolExecutor(16),
+            ThreadPoolExecutor(32),
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", MESSAGE_LIMIT_BYTES),

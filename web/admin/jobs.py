@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from localai.bus.ports import Payload
 from localai.bus.subjects import job_progress, job_result
-from localai.errors import NotFound, StorageUnavailable
+from localai.errors import CallCancelled, NotFound, StorageUnavailable
 from localai.jobs.cancel_rules import CancelState
 from localai.jobs.job import TERMINAL
 from localai.jobs.views import JobEvent, JobView
@@ -127,6 +127,7 @@ def _follow(found: Services, job: JobView, after: int, watch: ClientWatch) -> Ge
                     return
                 if not nudged.wait(min(found.settings.waiter_poll_interval_s, sse.KEEP_ALIVE_S)):
                     yield sse.KEEP_ALIVE
+        raise CallCancelled
     finally:
         for end in ends:
             end()

@@ -24,11 +24,12 @@ from web.errors import stream_body
 from web.openai.answers import DONE, Chunks, Head, completion, sse, usage_of
 from web.openai.defaults import chat_defaults
 from web.openai.models import usable_config
-from web.openai.responses import cold_stream, event_stream, named
+from web.openai.responses import cold_stream, named
 from web.request_log import note, request_id
 from web.schemas.chat import ChatCall, read_chat
 from web.services import services
 from web.serving import AnswerStream
+from web.sse import stream as stream_events
 from web.usecases import Use
 
 log = logs.get(__name__)
@@ -89,7 +90,7 @@ def _streamed(
         return cold_stream(
             lambda tell, lent: serving.told_stream(config, options, lent, tell), watch, partial(_events, answering)
         )
-    return named(event_stream(_events(answering, stream), stream.close), stream.node_id)
+    return named(stream_events(_events(answering, stream), watch, stream.close), stream.node_id)
 
 
 def _events(answering: _Answering, stream: AnswerStream) -> Generator[bytes]:
@@ -110,7 +111,7 @@ def _events(answering: _Answering, stream: AnswerStream) -> Generator[bytes]:
             last += chunks.usage(usage_of(reader.usage(), timings=answering.timings))
         yield last + DONE
     except CallCancelled:
-        return  # nobody reads
+        raise  # the response cuts the stream
     except LocalAIError as error:
         log.warning("a streamed answer broke: %s", error.message)
         yield sse(stream_body(error)) + DONE

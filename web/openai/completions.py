@@ -26,11 +26,12 @@ from web.fan_out import side_by_side
 from web.openai.answers import DONE, Head, sse, usage_of
 from web.openai.defaults import chat_defaults
 from web.openai.models import usable_config, with_model
-from web.openai.responses import cold_stream, event_stream, named
+from web.openai.responses import cold_stream, named
 from web.request_log import note, request_id
 from web.schemas.completions import CompletionCall, read_completion
 from web.services import services
 from web.serving import Answer, AnswerStream, Tell
+from web.sse import stream as stream_events
 from web.usecases import Use
 
 log = logs.get(__name__)
@@ -160,7 +161,7 @@ def _streamed(answering: _Answering, config: ModelConfig, watch: ClientWatch) ->
         finally:
             watch.close()
 
-    return named(event_stream(_events(answering, streams), close), streams.node_id)
+    return named(stream_events(_events(answering, streams), watch, close), streams.node_id)
 
 
 def _events(answering: _Answering, streams: _InTurn) -> Generator[bytes]:
@@ -178,7 +179,7 @@ def _events(answering: _Answering, streams: _InTurn) -> Generator[bytes]:
             yield sse(answering.body([_choice(index, reader.rest().content, reason)], totals))
         yield (sse(answering.body([], totals)) if answering.include_usage else b"") + DONE
     except CallCancelled:
-        return  # nobody reads
+        raise  # the response cuts the stream
     except LocalAIError as error:
         log.warning("a streamed answer broke: %s", error.message)
         yield sse(stream_body(error)) + DONE

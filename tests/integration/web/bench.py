@@ -130,6 +130,12 @@ class WebProcess:
         connection.sendall(head.encode() + content)
         return connection
 
+    def open_get(self, path: str) -> socket.socket:
+        """Send a request without a body and leave the connection to the test."""
+        connection = socket.create_connection(("127.0.0.1", self.settings.port))
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n".encode())
+        return connection
+
     def stop(self) -> None:
         self.client.close()
         if self.process.poll() is None:

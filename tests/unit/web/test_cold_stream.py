@@ -451,15 +451,17 @@ def test_a_bug_while_opening_ends_the_stream_with_an_error() -> None:
     stream.close()
 
 
-def test_a_cancelled_call_ends_the_stream_without_a_word() -> None:
+def test_a_cancelled_call_cuts_the_stream() -> None:
     def opens(tell: Tell, watch: Watch) -> Opened:
         tell(FakeStatus("m", "job-1"))
         raise CallCancelled
 
     stream = cold_stream(opens)
     stream.begin()
-    events = list(stream.events(lambda _: [], lambda error: b"error"))
-    assert len(events) == 1 and events[0].startswith(b": loading ")
+    events = stream.events(lambda _: [], lambda error: b"error")
+    assert next(events).startswith(b": loading ")
+    with pytest.raises(CallCancelled):
+        next(events)
     stream.close()
 
 
