@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import gevent
 import gevent.event
 import pytest
+from gevent.socket import wait_read
 
 from web import client_watch
 from web.client_watch import ClientWatch
@@ -61,14 +62,11 @@ def _pairs(host: str) -> Iterator[Pair]:
 
 def received(pair: Pair, wanted: bytes) -> bytes:
     """What the client reads, up to as many bytes as are wanted."""
-    pair.client.setblocking(False)
     data = b""
     with gevent.Timeout(LIMIT_S):
         while len(data) < len(wanted):
-            try:
-                data += pair.client.recv(len(wanted) - len(data))
-            except BlockingIOError:
-                gevent.sleep(0.01)
+            wait_read(pair.client.fileno())
+            data += pair.client.recv(len(wanted) - len(data))
     return data
 
 
@@ -77,7 +75,7 @@ def reading(pair: Pair, watch: ClientWatch) -> None:
     pieces = watch.sending(_silent_after(b"data: x\n\n"))
     next(pieces)
     gevent.spawn(next, pieces, None)
-    gevent.sleep(0)
+    gevent.idle()
 
 
 def _silent_after(*pieces: bytes) -> Iterator[bytes]:
