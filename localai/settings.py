@@ -250,6 +250,13 @@ class Settings:
         "SHA-256 of the node secret that LOCALAI_APPROVE_NODE must show; `localai up` sets it to its own worker's.",
         "run",
     )
+    disk_margin_mib: int = _setting(
+        "LOCALAI_DISK_MARGIN",
+        "integer",
+        "1024",
+        "MiB that stay free on a node's disk at least beside the files of a load; 0 means no margin.",
+        "up run",
+    )
     upload_limit_mb: int = _setting(
         "LOCALAI_UPLOAD_LIMIT", "integer", "15", "Largest request body, in megabytes.", "up run"
     )

@@ -45,7 +45,7 @@ from localai.models.loader import ModelConfigs
 from localai.models.memory import ConfigMemory
 from localai.nodes.service import NodeService
 from localai.nodes.store import PgNodeStore
-from localai.placement.filters import Limits
+from localai.placement.filters import MIB, Limits
 from localai.replicas.cleaning import Cleaning
 from localai.replicas.cuts import CutWindows
 from localai.replicas.store import PgReplicaStore
@@ -228,7 +228,7 @@ def make_ownership(
             intake=rows.jobs,
             windows=windows,
             budgets=Budgets.of(settings),
-            limits=Limits(stale_after_s=settings.stale_node_threshold_s),
+            limits=Limits(stale_after_s=settings.stale_node_threshold_s, disk_margin=settings.disk_margin_mib * MIB),
         ),
         MODEL_UNLOAD: UnloadSteps(owner, rows.unloads, announcer),
         NODE_DRAIN: DrainSteps(owner, rows.node_drains, rows.unloads, announcer, bus),

@@ -18,6 +18,7 @@ from worker_agent.addresses import Addresses
 from worker_agent.ending import Ending, Why
 from worker_agent.files.digests import DigestCache
 from worker_agent.files.fetch import Fetcher
+from worker_agent.files.staged_files import StagedFiles
 from worker_agent.folders import Folders
 from worker_agent.frontends import Frontends, Registered
 from worker_agent.heartbeat import Heartbeat
@@ -40,6 +41,7 @@ from worker_agent.runner import OperationRunner, Parts
 from worker_agent.stops import StopResponder
 from worker_agent.telemetry import cgroups, cpu
 from worker_agent.telemetry.figures import Figures
+from worker_agent.telemetry.model_memory import ModelMemoryReading
 from worker_agent.tickers import Ticker
 
 log = logs.get(__name__)
@@ -61,6 +63,9 @@ class Place:
     addresses: Addresses
     frontends: Frontends
     figures: Figures
+    digests: DigestCache
+    staged_files: StagedFiles
+    model_memory: ModelMemoryReading
     ending: Ending
     hooks: Hooks
     #: Ports that processes of earlier incarnations had.
@@ -77,6 +82,7 @@ class Agent:
         self._journal = Journal(place.folders.journal)
         self.operations = Operations(kill_ttl_s=settings.worker_kill_ttl_s, clock=boottime, changed=self._news.set)
         self.supervisor = self._make_supervisor()
+        place.model_memory.groups = self.supervisor.groups
         self.reporter = self._make_reporter(registered)
         self.runner = OperationRunner(self._parts(registered))
         self.heartbeat = self._make_heartbeat(registered)
@@ -183,7 +189,7 @@ class Agent:
                 commands=Commands(self.supervisor, place.folders.logs, base),
                 hooks=place.hooks,
             ),
-            fetcher=Fetcher(place.frontends, DigestCache(place.folders.models / ".digests.json"), place.hooks),
+            fetcher=Fetcher(place.frontends, place.digests, place.staged_files, place.hooks),
             supervisor=self.supervisor,
             loader=Loader(place.addresses.dial_host, default_threads=settings.threads or _default_threads()),
             models=place.folders.models,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from localai import logs
 from localai.errors import LocalAIError, NodeRemoved, NotAuthenticated, NotFound, Replaced
@@ -10,9 +11,12 @@ from worker_agent.frontends import Frontends, Registered
 
 log = logs.get(__name__)
 
-Figures = Mapping[str, float | int | str]
+Figures = Mapping[str, Any]
 #: So many refusals of the credential in a row mean that it is not accepted any more.
 REFUSALS_THAT_END = 3
+#: Beats after which the list of staged files is sent again though it did not change: a frontend of an older version may
+#: have taken it without keeping it.
+REPEAT_FILES_BEATS = 30
 
 
 class Heartbeat:
@@ -36,6 +40,8 @@ class Heartbeat:
         self._removed = removed
         self._status = registered.status
         self._refusals = 0
+        self._files: Any = None
+        self._files_age = 0
 
     @property
     def status(self) -> str:
@@ -44,7 +50,7 @@ class Heartbeat:
 
     def beat(self) -> None:
         """One heartbeat. ``replaced``, ``unknown`` or ``removed`` is called when the answer says so."""
-        body = {"incarnation": self._registered.incarnation, **self._figures()}
+        body, files = self._body()
         try:
             status = self._frontends.heartbeat(self._registered.node_id, body)
         except Replaced as error:
@@ -62,7 +68,21 @@ class Heartbeat:
             log.warning("heartbeat not taken", extra=logs.fields(reason=error.message))
         else:
             self._refusals = 0
+            self._remember(body, files)
             self._learn(status)
+
+    def _body(self) -> tuple[dict[str, Any], Any]:
+        """The body of a beat, without the list of staged files if a frontend took the same one lately; and the list."""
+        body = {"incarnation": self._registered.incarnation, **self._figures()}
+        files = body.get("staged_files")
+        if files is not None and files == self._files and self._files_age < REPEAT_FILES_BEATS:
+            del body["staged_files"]
+        return body, files
+
+    def _remember(self, body: Mapping[str, Any], files: Any) -> None:
+        self._files_age += 1
+        if "staged_files" in body:
+            self._files, self._files_age = files, 1
 
     def _learn(self, status: str) -> None:
         if status and status != self._status:

@@ -17,7 +17,9 @@ from worker_agent import ending as ends
 from worker_agent.addresses import Addresses
 from worker_agent.agent import Agent, Place
 from worker_agent.ending import Ending, Why
+from worker_agent.files.digests import DigestCache
 from worker_agent.files.fetch import sweep_partials
+from worker_agent.files.staged_files import StagedFiles
 from worker_agent.folders import FolderLock, Folders
 from worker_agent.frontends import Frontends
 from worker_agent.hooks import Hooks, crash_hooks
@@ -29,6 +31,7 @@ from worker_agent.processes.port_range import is_free
 from worker_agent.processes.process import Group
 from worker_agent.registration import Progress, description, register, write_incarnation
 from worker_agent.telemetry.figures import Figures
+from worker_agent.telemetry.model_memory import ModelMemoryReading
 
 log = logs.get(__name__)
 
@@ -101,7 +104,9 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
         secret = secret_file.read_or_make(folders.node_secret)
         probes.start()
         used_ports = _clean(folders, ending)
-        figures = Figures.of_this_machine(folders.models)
+        digests = DigestCache(folders.models / ".digests.json")
+        staged_files, model_memory = StagedFiles(folders.models, digests), ModelMemoryReading()
+        figures = Figures.of_this_machine(folders.models, staged_files, model_memory)
         described = description(settings, addresses, hostname, figures(), secret)
         registered = register(frontends, described, ending.asked, progress)
         if registered is None:
@@ -114,6 +119,9 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
             addresses=addresses,
             frontends=frontends,
             figures=figures,
+            digests=digests,
+            staged_files=staged_files,
+            model_memory=model_memory,
             ending=ending,
             hooks=hooks,
             used_ports=used_ports,

@@ -202,6 +202,7 @@ class OperationRun:
             if path is not None:
                 within(folder, path)
         self._enter(order, Phase.STAGING)
+        self._parts.fetcher.require_room(folder, order.files)
         total, before = sum(file.size for file in order.files), 0
         operations.moved(key, bytes_total=total, files_total=len(order.files))
         for index, file in enumerate(order.files, start=1):

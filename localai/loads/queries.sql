@@ -32,24 +32,22 @@ SELECT j.*, clock_timestamp() AS read_at FROM jobs j
  WHERE j.kind = 'model.install' AND j.subject = %(model)s AND j.state IN ('queued', 'running') LIMIT 1;
 
 -- node_offers --
--- Nodes with what is promised on them. A loaded replica counts until a heartbeat younger than it has been written:
--- until then the node's own figures do not show it. One that is being stopped takes no slot, but still its memory: a
--- model may be loaded anew beside the replica that ends its last requests.
+-- Nodes with their replicas. What a node holds is of the same heartbeat as its free memory and disk.
 SELECT n.id, n.name, n.status, n.total_vram, n.available_vram, n.total_ram, n.available_ram, n.total_disk,
-       n.available_disk, n.max_replicas_per_model,
+       n.available_disk, n.max_replicas_per_model, n.staged_files, n.process_memory,
        extract(epoch FROM clock_timestamp() - n.last_heartbeat)::float8 AS heartbeat_age_s,
        EXISTS (SELECT 1 FROM jobs j WHERE j.node_id = n.id AND j.error_cause = 'worker_silent'
                   AND j.finished_at > n.last_heartbeat) AS silent,
-       count(r.id)::int AS replicas,
-       (count(r.id) FILTER (WHERE r.model = %(model)s AND r.state <> 'unloading'))::int AS replicas_of_model,
-       (count(r.id) FILTER (WHERE r.state = 'unloading'))::int AS unloading,
-       coalesce(sum(r.reserved_bytes) FILTER (
-           WHERE r.state <> 'loaded' OR n.last_heartbeat IS NULL OR r.updated_at > n.last_heartbeat), 0)::bigint
-           AS reserved_memory,
-       coalesce(sum(r.reserved_bytes) FILTER (WHERE r.state IN ('staging', 'loading')), 0)::bigint AS reserved_disk
-  FROM nodes n LEFT JOIN replicas r ON r.node_id = n.id
+       (SELECT jsonb_agg(jsonb_build_object(
+                   'model', r.model, 'state', r.state, 'reserved_bytes', r.reserved_bytes,
+                   'process_instance', coalesce(r.process_instance, j.process_instance),
+                   'shown', coalesce(coalesce(r.loaded_at, CASE WHEN r.state = 'loaded' THEN r.updated_at END)
+                                     <= n.last_heartbeat, false),
+                   'files', CASE WHEN r.state IN ('staging', 'loading') THEN j.args #> '{order,files}' END))
+          FROM replicas r JOIN jobs j ON j.id = r.job_id
+         WHERE r.node_id = n.id) AS promises
+  FROM nodes n
  WHERE n.node_type = 'backend' AND (%(node)s::uuid IS NULL OR n.id = %(node)s)
- GROUP BY n.id
  ORDER BY n.name;
 
 -- lock_node --
@@ -88,7 +86,7 @@ RETURNING jobs.*, clock_timestamp() AS read_at;
 -- From here on requests may reach it.
 UPDATE replicas
    SET state = 'loaded', address = %(address)s, process_instance = %(instance)s, identity = %(identity)s,
-       node_incarnation = %(incarnation)s, updated_at = clock_timestamp()
+       node_incarnation = %(incarnation)s, loaded_at = clock_timestamp(), updated_at = clock_timestamp()
  WHERE job_id = %(id)s AND state IN ('staging', 'loading')
 RETURNING id;
 

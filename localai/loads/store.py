@@ -21,6 +21,8 @@ from localai.jobs.rows import SQL as JOBS_SQL
 from localai.loads import durations, quarantines
 from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Quarantined, Reservation
 from localai.models.revision_rules import Evidence, InForce, Standing, judge
+from localai.nodes.holding_rules import FileKey, holdings_of, order_files, promises_of
+from localai.placement.counting_rules import counted
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
 
@@ -137,11 +139,11 @@ class PgLoadStore:
             if subject["revision"] != job.revision:
                 return NotPlaced.OTHER_REVISION
             held = quarantines.held(uow, job.subject, job.revision, self._quarantine_after)
-            chosen = choose(_offers(uow, job.subject, None, held))
+            chosen = choose(_offers(uow, job, reservation.order, None, held))
             if isinstance(chosen, NoRoom):
                 return chosen
             uow.execute(SQL["lock_node"], {"node": chosen.node_id})
-            if not isinstance(choose(_offers(uow, job.subject, chosen.node_id, held)), Placement):
+            if not isinstance(choose(_offers(uow, job, reservation.order, chosen.node_id, held)), Placement):
                 return None
             return self._place_on(uow, job, owner, chosen, reservation)
 
@@ -217,10 +219,18 @@ def _standing(uow: UnitOfWork, model: str, revision: str, evidence: Evidence) ->
     return judge(revision, evidence, InForce(**row)) if row is not None else Standing.NEVER_SERVED
 
 
-def _offers(uow: UnitOfWork, model: str, node_id: NodeId | None, held: Mapping[NodeId, Streak]) -> Sequence[NodeOffer]:
-    rows = uow.execute(SQL["node_offers"], {"model": model, "node": node_id})
-    return [_offer(dict(row), held) for row in rows.mappings()]
+def _offers(
+    uow: UnitOfWork, job: Job, order: Mapping[str, Any], node_id: NodeId | None, held: Mapping[NodeId, Streak]
+) -> Sequence[NodeOffer]:
+    wanted = order_files(job.subject, order.get("files"))
+    rows = uow.execute(SQL["node_offers"], {"node": node_id})
+    return [_offer(dict(row), job.subject, wanted, held) for row in rows.mappings()]
 
 
-def _offer(row: Mapping[str, Any], held: Mapping[NodeId, Streak]) -> NodeOffer:
-    return NodeOffer(**row, quarantine=held.get(NodeId(row["id"])))
+def _offer(
+    row: dict[str, Any], model: str, wanted: Mapping[FileKey, int] | None, held: Mapping[NodeId, Streak]
+) -> NodeOffer:
+    promises = promises_of(row.pop("promises"))
+    holdings = holdings_of(row.pop("staged_files"), row.pop("process_memory"))
+    counts = counted(promises, holdings, model=model, wanted=wanted, gpu=bool(row["total_vram"]))
+    return NodeOffer(**row, **counts, quarantine=held.get(NodeId(row["id"])))

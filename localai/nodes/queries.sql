@@ -28,11 +28,13 @@ UPDATE nodes SET contested_at = clock_timestamp() WHERE id = %(id)s AND moved_in
 INSERT INTO nodes (id, name, node_type, status, approved, address, http_address, incarnation, report_seq,
                    credential_hash, version, capability, reports_operations, labels, max_replicas_per_model, total_vram, available_vram,
                    total_ram, available_ram, total_disk, available_disk, gpu_vendor, gpu_compute_capability,
-                   cpu_logical_cores, cpu_usage_percent, cpu_load_1, secret_hash, last_heartbeat)
+                   cpu_logical_cores, cpu_usage_percent, cpu_load_1, secret_hash,
+                   staged_files, process_memory, last_heartbeat)
 VALUES (%(id)s, %(name)s, %(node_type)s, %(status)s, %(approved)s, %(address)s, %(http_address)s, 1, 0,
         %(credential_hash)s, %(version)s, %(capability)s, %(reports_operations)s, %(labels)s::jsonb, %(max_replicas)s, %(total_vram)s,
         %(available_vram)s, %(total_ram)s, %(available_ram)s, %(total_disk)s, %(available_disk)s, %(gpu_vendor)s,
-        %(gpu_compute_capability)s, %(cpu_logical_cores)s, %(cpu_usage_percent)s, %(cpu_load_1)s, %(secret_hash)s, clock_timestamp())
+        %(gpu_compute_capability)s, %(cpu_logical_cores)s, %(cpu_usage_percent)s, %(cpu_load_1)s, %(secret_hash)s,
+        %(staged_files)s::jsonb, %(process_memory)s::jsonb, clock_timestamp())
 ON CONFLICT (name) DO UPDATE
    SET node_type = EXCLUDED.node_type, status = EXCLUDED.status, status_at = clock_timestamp(),
        approved = EXCLUDED.approved, address = EXCLUDED.address, http_address = EXCLUDED.http_address,
@@ -55,6 +57,7 @@ ON CONFLICT (name) DO UPDATE
        secret_hash = COALESCE(EXCLUDED.secret_hash, nodes.secret_hash), pending_reason = %(pending_reason)s,
        moved_incarnation = CASE WHEN %(moved)s THEN nodes.incarnation + 1 ELSE nodes.moved_incarnation END,
        contested_at = CASE WHEN %(moved)s THEN NULL ELSE nodes.contested_at END,
+       staged_files = EXCLUDED.staged_files, process_memory = EXCLUDED.process_memory,
        last_heartbeat = clock_timestamp(), updated_at = clock_timestamp()
 RETURNING id, name, node_type, status, created_at, incarnation;
 
@@ -76,7 +79,9 @@ UPDATE nodes
        gpu_compute_capability = COALESCE(%(gpu_compute_capability)s, gpu_compute_capability),
        cpu_logical_cores = COALESCE(%(cpu_logical_cores)s, cpu_logical_cores),
        cpu_usage_percent = COALESCE(%(cpu_usage_percent)s, cpu_usage_percent),
-       cpu_load_1 = COALESCE(%(cpu_load_1)s, cpu_load_1)
+       cpu_load_1 = COALESCE(%(cpu_load_1)s, cpu_load_1),
+       staged_files = COALESCE(%(staged_files)s::jsonb, staged_files),
+       process_memory = COALESCE(%(process_memory)s::jsonb, process_memory)
  WHERE id = %(id)s AND incarnation = %(incarnation)s
 RETURNING status;
 
@@ -128,7 +133,13 @@ SELECT n.*,
           FROM jobs j
          WHERE j.kind = 'node.drain' AND j.node_id = n.id AND j.state IN ('queued', 'running')
          LIMIT 1) AS drain,
-       coalesce(sum(r.reserved_bytes) FILTER (WHERE r.state <> 'loaded'), 0)::bigint AS reserved_vram,
+       (SELECT jsonb_agg(jsonb_build_object(
+                   'model', p.model, 'state', p.state, 'reserved_bytes', p.reserved_bytes,
+                   'process_instance', coalesce(p.process_instance, j.process_instance),
+                   'shown', coalesce(coalesce(p.loaded_at, CASE WHEN p.state = 'loaded' THEN p.updated_at END)
+                                     <= n.last_heartbeat, false)))
+          FROM replicas p JOIN jobs j ON j.id = p.job_id
+         WHERE p.node_id = n.id) AS promises,
        (count(r.id) FILTER (WHERE r.state = 'loaded'))::int AS model_count,
        coalesce(sum((SELECT coalesce(sum((f.in_flight ->> r.process_instance::text)::int), 0) FROM frontends f
           WHERE f.ended_at IS NULL AND f.lease_expires_at > clock_timestamp())), 0)::int AS in_flight_count

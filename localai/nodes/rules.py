@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from localai.ids import NodeId
+from localai.nodes.holding_rules import Holdings
 
 #: Free memory or disk that moved less than this is no news: placement would not choose otherwise.
 MATERIAL_BYTES = 256 * 1024**2
@@ -62,6 +63,7 @@ class Registration:
     labels: Mapping[str, str] = field(default_factory=dict)
     max_replicas_per_model: int = 1
     figures: Figures = field(default_factory=Figures)
+    holdings: Holdings = field(default_factory=Holdings)
     #: Whether the agent claims and reports its operations. One whose registration leaves it out is a legacy node.
     reports_operations: bool = True
     #: The newest life that the agent knows of, 0 for none; None: an agent of an older version does not say.
@@ -82,18 +84,25 @@ class BeatRow:
     now: datetime
 
 
+#: A beat of an agent that reports no files or processes, or none that changed.
+NOTHING_SAID = Holdings()
 #: Facts of the hardware: another value is an event.
 _FACTS = ("gpu_vendor", "total_vram", "total_disk")
 #: Figures that placement reads.
 _FREE = ("available_vram", "available_ram", "available_disk")
 
 
-def worth_writing(row: BeatRow, beat: Figures, checkpoint_s: float, *, first: bool) -> bool:
+def worth_writing(
+    row: BeatRow, beat: Figures, checkpoint_s: float, *, first: bool, holdings: Holdings = NOTHING_SAID
+) -> bool:
     """Whether a heartbeat is written now or held back until the next checkpoint.
 
     Compared with what was last *written*, so that a figure which walks away in small steps is written once it is far.
     ``first``: this process has not seen the node before. A node that is not active needs every beat to come back.
+    Files are reported only when they changed, together with the free disk that they were counted in.
     """
+    if holdings.files is not None:
+        return True
     if first or row.last_heartbeat is None or row.status not in (Status.HEALTHY, Status.DRAINING):
         return True
     if (row.now - row.last_heartbeat).total_seconds() >= checkpoint_s:

@@ -15,7 +15,8 @@ from localai.errors import NodeNameTaken, NodeRemoved, NotFound, Replaced
 from localai.ids import NodeId, is_uuid
 from localai.nodes.admission_rules import Terms
 from localai.nodes.credentials import draw, hash_of
-from localai.nodes.rules import Figures, Registration, worth_writing
+from localai.nodes.holding_rules import Holdings
+from localai.nodes.rules import NOTHING_SAID, Figures, Registration, worth_writing
 from localai.nodes.store import PgNodeStore, Refused
 from localai.nodes.views import NodeView
 
@@ -98,7 +99,9 @@ class NodeService(Generic[Moved]):
             node_token=token,
         )
 
-    def heartbeat(self, node_id: str, incarnation: int | None, figures: Figures) -> str:
+    def heartbeat(
+        self, node_id: str, incarnation: int | None, figures: Figures, holdings: Holdings = NOTHING_SAID
+    ) -> str:
         """The node's status. Raises NotFound, NodeRemoved, Replaced (another life of its agent speaks for it)."""
         row = self._store.beat_row(NodeId(node_id)) if is_uuid(node_id) else None
         if row is None:
@@ -107,8 +110,8 @@ class NodeService(Generic[Moved]):
             self.heard_of_older(row.id, incarnation)
             raise Replaced("another life of this node's agent is registered", node_id=node_id)
         first = row.id not in self._seen
-        if worth_writing(row, figures, self._checkpoint_s, first=first):
-            if not self._store.write_beat(row.id, row.incarnation, figures):
+        if worth_writing(row, figures, self._checkpoint_s, first=first, holdings=holdings):
+            if not self._store.write_beat(row.id, row.incarnation, figures, holdings):
                 raise Replaced("another life of this node's agent is registered", node_id=node_id)
             self._seen.add(row.id)
         return row.status.value

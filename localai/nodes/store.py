@@ -13,8 +13,10 @@ from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.errors import NotTheNextLife
 from localai.ids import NodeId, new_id
 from localai.nodes.admission_rules import Admission, KnownNode, Terms, decide, moves
+from localai.nodes.holding_rules import Holdings, promised_memory, promises_of
 from localai.nodes.ports import NewLife
 from localai.nodes.rules import (
+    NOTHING_SAID,
     BeatRow,
     Figures,
     NodeType,
@@ -112,9 +114,11 @@ class PgNodeStore(Generic[Moved]):
             now=row["now"],
         )
 
-    def write_beat(self, node_id: NodeId, incarnation: int, figures: Figures) -> bool:
+    def write_beat(
+        self, node_id: NodeId, incarnation: int, figures: Figures, holdings: Holdings = NOTHING_SAID
+    ) -> bool:
         """False where the incarnation is not the node's any more."""
-        parameters = {"id": node_id, "incarnation": incarnation, **figures.named()}
+        parameters = {"id": node_id, "incarnation": incarnation, **figures.named(), **_holdings(holdings)}
         with self._unit_of_work() as uow:
             return uow.execute(SQL["write_beat"], parameters).first() is not None
 
@@ -201,6 +205,15 @@ def _parameters(registration: Registration, credential_hash: str, status: Status
         "labels": json.dumps(labels),
         "max_replicas": slots,
         **registration.figures.named(),
+        **_holdings(registration.holdings),
+    }
+
+
+def _holdings(holdings: Holdings) -> dict[str, str | None]:
+    files, memory = holdings.files, holdings.memory
+    return {
+        "staged_files": None if files is None else json.dumps([file.to_json() for file in files]),
+        "process_memory": None if memory is None else json.dumps(dict(memory)),
     }
 
 
@@ -209,9 +222,11 @@ _TEXTS = ("address", "http_address", "version", "gpu_vendor", "gpu_compute_capab
 
 
 def _view(row: Mapping[Any, Any]) -> NodeView:
-    values = {}
+    promises = promises_of(row["promises"])
+    reserved = promised_memory(promises, row["process_memory"], gpu=bool(row["total_vram"]))
+    known, values = {**row, "reserved_vram": reserved}, {}
     for field in fields(NodeView):
-        value = row[field.name]
+        value = known[field.name]
         if value is None and field.name not in _OPTIONAL:
             value = "" if field.name in _TEXTS else 0
         values[field.name] = value

@@ -9,8 +9,8 @@ from localai.ids import NodeId
 from localai.jobs.quarantine_rules import Streak, why_not_there
 
 MIB, GIB = 1024**2, 1024**3
-#: Room that must stay free beside the files: 5 %, at least 1 GiB.
-DISK_MARGIN, DISK_MARGIN_LEAST = 0.05, GIB
+#: Room that must stay free beside the bytes to come, as one part of them, and of a small disk's free room.
+DISK_MARGIN_PART = 20
 #: What a node must have free for a model whose size nobody knows.
 DISK_FLOOR = 2 * GIB
 
@@ -41,10 +41,12 @@ class NodeOffer:
     available_ram: int | None = None
     total_disk: int | None = None
     available_disk: int | None = None
-    #: Memory promised to loads that the node's own figures do not show yet.
+    #: Memory promised to replicas that the node's own figures do not show yet.
     reserved_memory: int = 0
-    #: Disk promised to files that are still to come.
+    #: Disk promised to bytes that are still to come.
     reserved_disk: int = 0
+    #: Bytes of the model's own files that need no further room: they are there, or another load brings them.
+    held_disk: int = 0
     replicas: int = 0
     #: Without those that are being stopped.
     replicas_of_model: int = 0
@@ -70,6 +72,8 @@ class Limits:
     """Settings of the filters."""
 
     stale_after_s: float
+    #: Bytes that stay free on the disk of a node at least, beside the files of a load; 0 asks for no margin at all.
+    disk_margin: int = GIB
 
 
 def serves(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
@@ -99,12 +103,27 @@ def has_slot(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
 def has_disk(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
     if not demand.stages or not node.total_disk or node.available_disk is None:
         return None
-    size = demand.size_bytes
-    need = DISK_FLOOR if size is None else size + max(int(size * DISK_MARGIN), DISK_MARGIN_LEAST)
-    free = max(0, node.available_disk - node.reserved_disk)
+    free, need = max(0, node.available_disk - node.reserved_disk), DISK_FLOOR
+    if demand.size_bytes is not None:
+        coming = max(0, demand.size_bytes - node.held_disk)
+        need = coming and coming + disk_margin(coming, free, node.total_disk, limits.disk_margin)
     if free >= need:
         return None
-    return f"needs {text(need)} free on the models filesystem, has {text(free)} free of {text(node.total_disk)}"
+    has = f"has {text(free)} free of {text(node.total_disk)}"
+    reserved = f" ({text(node.reserved_disk)} are promised to other loads)" if node.reserved_disk else ""
+    return f"needs {text(need)} free on the models filesystem, {has}{reserved}"
+
+
+def disk_margin(coming: int, free: int, total: int, least: int) -> int:
+    """Room that must stay free beside the bytes to come: 5 % of them, at least ``least``.
+
+    Where that is more than 5 % of the whole disk, 5 % of what is free will do: a small node takes small models.
+    """
+    if not least:
+        return 0
+    if least * DISK_MARGIN_PART > total:
+        least = min(least, free // DISK_MARGIN_PART)
+    return max(coming // DISK_MARGIN_PART, least)
 
 
 def has_memory(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:

@@ -49,6 +49,7 @@ class FakeNodes:
     removed: tuple[str, ...] = ()
     registered: list[Any] = field(default_factory=list)
     beats: list[Any] = field(default_factory=list)
+    holdings: list[Any] = field(default_factory=list)
 
     def check_credential(self, node_id: str, token: str) -> bool:
         return (node_id, token) == (NODE_ID, NODE_TOKEN)
@@ -59,10 +60,11 @@ class FakeNodes:
     def was_removed(self, node_id: str) -> bool:
         return node_id in self.removed
 
-    def heartbeat(self, node_id: str, incarnation: int | None, figures: Any) -> str:
+    def heartbeat(self, node_id: str, incarnation: int | None, figures: Any, holdings: Any) -> str:
         if node_id != NODE_ID:
             raise NotFound("no such node")
         self.beats.append((incarnation, figures))
+        self.holdings.append(holdings)
         return "healthy"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import SimpleNamespace
@@ -208,6 +208,9 @@ class Fetcher:
 
     def __init__(self, agent: AgentLife) -> None:
         self._agent = agent
+
+    def require_room(self, folder: object, files: Sequence[Any]) -> None:
+        pass
 
     def fetch(
         self, folder: object, staged: Any, *, stall_window_s: float, moved: Callable[[int], None], work: Work

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
 from localai.ids import JobId, NodeId, OwnerId, ReplicaId
 from localai.jobs.event_rules import Finish, Place
@@ -14,7 +16,9 @@ from localai.jobs.quarantine_rules import Streak, blocking, quarantined
 from localai.jobs.rows import EVENT_NAMES
 from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Quarantined, Reservation
 from localai.models.revision_rules import Evidence, InForce, Standing, judge
+from localai.nodes.holding_rules import FileKey, Promise, order_files
 from localai.nodes.rules import Status
+from localai.placement.counting_rules import counted
 from localai.placement.filters import NodeOffer
 from localai.placement.rules import NoRoom, Placement
 from tests.simulator.memory_jobs import deciding_attempt, insert
@@ -61,7 +65,7 @@ class MemoryLoads:
         tables = self._tables
         if tables.subject("model", job.subject).revision != job.revision:
             return NotPlaced.OTHER_REVISION
-        chosen = choose(self._offers(job.subject, job.revision))
+        chosen = choose(self._offers(job, reservation.order))
         if isinstance(chosen, NoRoom):
             return chosen
         return self._place_on(job, owner, chosen, reservation)
@@ -84,6 +88,7 @@ class MemoryLoads:
             process_instance=finished.process_instance,
             identity=finished.identity,
             node_incarnation=finished.node_incarnation,
+            loaded_at=tables.now(),
         )
         tables.record(EVENT_NAMES[Finish], finished, owner, {"process_instance": finished.process_instance})
         tables.seen.routed(routed)
@@ -195,15 +200,17 @@ class MemoryLoads:
             and quarantined(streak, self._quarantine_after)
         }
 
-    def _offers(self, model: str, revision: str | None) -> Sequence[NodeOffer]:
-        held = self._quarantines(model, revision)
+    def _offers(self, job: Job, order: Mapping[str, Any]) -> Sequence[NodeOffer]:
+        held = self._quarantines(job.subject, job.revision)
+        wanted = order_files(job.subject, order.get("files"))
         nodes = sorted(self._tables.nodes.values(), key=lambda node: node.name)
-        return [self._offer(node, model, held.get(node.id)) for node in nodes]
+        return [self._offer(node, job.subject, wanted, held.get(node.id)) for node in nodes]
 
-    def _offer(self, node: Node, model: str, quarantine: Streak | None) -> NodeOffer:
-        here = [row for row in self._tables.replicas.values() if row.node_id == node.id]
+    def _offer(
+        self, node: Node, model: str, wanted: Mapping[FileKey, int] | None, quarantine: Streak | None
+    ) -> NodeOffer:
         beat, figures = node.last_heartbeat, node.figures
-        unseen = [row for row in here if row.state != "loaded" or beat is None or row.updated_at > beat]
+        promises = [self._promise(row, beat) for row in self._tables.replicas.values() if row.node_id == node.id]
         return NodeOffer(
             id=NodeId(node.id),
             name=node.name,
@@ -216,10 +223,18 @@ class MemoryLoads:
             total_disk=figures.total_disk,
             available_disk=figures.available_disk,
             max_replicas_per_model=node.max_replicas_per_model,
-            replicas=len(here),
-            replicas_of_model=sum(row.model == model and row.state != "unloading" for row in here),
-            unloading=sum(row.state == "unloading" for row in here),
             quarantine=quarantine,
-            reserved_memory=sum(row.reserved_bytes for row in unseen),
-            reserved_disk=sum(row.reserved_bytes for row in here if row.state in ("staging", "loading")),
+            **counted(promises, node.holdings, model=model, wanted=wanted, gpu=bool(figures.total_vram)),
+        )
+
+    def _promise(self, row: Replica, beat: datetime | None) -> Promise:
+        job = self._tables.jobs[row.job_id]
+        order = job.args.get("order") or {}
+        return Promise(
+            model=row.model,
+            state=row.state,
+            reserved_bytes=row.reserved_bytes,
+            process_instance=row.process_instance or job.process_instance,
+            shown=row.loaded_at is not None and beat is not None and row.loaded_at <= beat,
+            files=order_files(row.model, order.get("files")) if row.state in ("staging", "loading") else None,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from typing import TypeVar
 
 from localai.errors import NotTheNextLife
 from localai.ids import JobId, NodeId, ProcessInstance
@@ -11,11 +12,21 @@ from localai.jobs.job import LIVE, StopState, after
 from localai.jobs.kinds import REPLICA_CLEANUP
 from localai.jobs.ports import Moved
 from localai.nodes.admission_rules import Admission, KnownNode, Terms, decide, moves
-from localai.nodes.rules import BeatRow, Figures, Registration, Status, is_next_life, status_at_registration
+from localai.nodes.holding_rules import Holdings
+from localai.nodes.rules import (
+    NOTHING_SAID,
+    BeatRow,
+    Figures,
+    Registration,
+    Status,
+    is_next_life,
+    status_at_registration,
+)
 from localai.nodes.store import Refused, RegisteredRow
 from localai.replicas.store import Leftover, RoutingReplica, RoutingSnapshot
 from tests.simulator.tables import Node, Tables
 
+Value = TypeVar("Value", Figures, Holdings)
 NewLife = Callable[[NodeId, int], Sequence[Moved]]
 
 
@@ -52,7 +63,7 @@ class MemoryNodes:
         node.incarnation, node.report_seq, node.status_at = node.incarnation + 1, 0, now
         node.credential_hash, node.last_heartbeat = credential_hash, now
         node.max_replicas_per_model = max(1, registration.max_replicas_per_model)
-        node.figures = _kept(node.figures, registration.figures)
+        node.figures, node.holdings = _kept(node.figures, registration.figures), registration.holdings
         node.reports_operations = registration.reports_operations
         self._tables.nodes[node.id] = node
         moved = self._new_life(node.id, node.incarnation)
@@ -98,11 +109,14 @@ class MemoryNodes:
             now=self._tables.now(),
         )
 
-    def write_beat(self, node_id: NodeId, incarnation: int, figures: Figures) -> bool:
+    def write_beat(
+        self, node_id: NodeId, incarnation: int, figures: Figures, holdings: Holdings = NOTHING_SAID
+    ) -> bool:
         node = self._tables.nodes.get(node_id)
         if node is None or node.incarnation != incarnation:
             return False
         node.last_heartbeat, node.figures = self._tables.now(), _kept(node.figures, figures)
+        node.holdings = _kept(node.holdings, holdings)
         return True
 
     def deregister(self, node_id: NodeId, incarnation: int | None) -> bool:
@@ -199,7 +213,7 @@ class MemoryReplicas:
         )
 
 
-def _kept(before: Figures, now: Figures) -> Figures:
+def _kept(before: Value, now: Value) -> Value:
     """A figure that could not be read keeps its last value."""
-    given = {item.name: getattr(now, item.name) for item in fields(Figures)}
+    given = {item.name: getattr(now, item.name) for item in fields(before)}
     return replace(before, **{name: value for name, value in given.items() if value is not None})

@@ -15,6 +15,7 @@ from localai.jobs.job import DOOMED, LIVE, Job, StopState, Windows
 from localai.jobs.ports import EventRow
 from localai.jobs.quarantine_rules import Streak, counts, longer
 from localai.jobs.rows import EVENT_NAMES
+from localai.nodes.holding_rules import Holdings
 from localai.nodes.rules import Figures, Status
 
 TERMINAL_EVENTS = frozenset({"succeeded", "failed", "cancelled"})
@@ -39,6 +40,7 @@ class Node:
     report_seq: int = 0
     max_replicas_per_model: int = 1
     figures: Figures = field(default_factory=Figures)
+    holdings: Holdings = field(default_factory=Holdings)
     last_heartbeat: datetime | None = None
     credential_hash: str = ""
     reports_operations: bool = True
@@ -64,6 +66,7 @@ class Replica:
     state: str
     reserved_bytes: int
     updated_at: datetime
+    loaded_at: datetime | None = None
     node_incarnation: int | None = None
     process_instance: ProcessInstance | None = None
     address: str | None = None

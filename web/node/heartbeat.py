@@ -21,8 +21,8 @@ def heartbeat(node_id: str) -> Response:
     The registration token is accepted too: an agent that was replaced has lost its credential and must learn it.
     """
     node = services().node_keys.require_node(node_id, bearer(request.headers), registration_token_too=True)
-    incarnation, figures = read_heartbeat(read_json_object(empty=True))
-    status = services().nodes.heartbeat(node, incarnation, figures)
+    incarnation, figures, holdings = read_heartbeat(read_json_object(empty=True))
+    status = services().nodes.heartbeat(node, incarnation, figures, holdings)
     return jsonify({"message": "heartbeat received", "status": status})
 
 

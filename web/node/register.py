@@ -49,6 +49,6 @@ def register() -> Response:
 def deregister(node_id: str) -> Response:
     """The agent ends in good order; its row and its approval stay."""
     node = services().node_keys.require_node(node_id, bearer(request.headers), registration_token_too=True)
-    incarnation, _ = read_heartbeat(read_json_object(empty=True))
+    incarnation, _, _ = read_heartbeat(read_json_object(empty=True))
     services().nodes.deregister(node, incarnation)
     return jsonify({"message": "node set to offline"})

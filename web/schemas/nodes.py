@@ -7,19 +7,28 @@ from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from typing import Any
 
-from marshmallow import Schema, fields, validate
+from marshmallow import EXCLUDE, Schema, fields, validate
 
 from localai.errors import BadInput
 from localai.nodes.credentials import hash_of
+from localai.nodes.holding_rules import Holdings, holdings_of
 from localai.nodes.rules import Figures, NodeType, Registration
 from web.schemas.fields import Whole, load, number, text, whole
 
 #: A bigint column; every size in bytes of a machine lies far below.
 _BIGINT = 2**63 - 1
+#: Files in one report. Agents name far fewer.
+_FILES_MOST = 10_000
 
 
 def _bytes() -> Whole:
     return whole(0, _BIGINT)
+
+
+class _HeldFile(Schema):
+    path = fields.String(required=True, validate=validate.Length(1, 4096))
+    sha256 = fields.String(required=True, validate=validate.Regexp("[0-9a-f]{12,64}$"))
+    bytes = Whole(required=True, validate=validate.Range(0, _BIGINT))
 
 
 class _Figures(Schema):
@@ -36,6 +45,15 @@ class _Figures(Schema):
     cpu_logical_cores = whole(0)
     cpu_usage_percent = number(0, 100_000)
     cpu_load_1 = number(0, 1_000_000)
+    staged_files = fields.List(
+        fields.Nested(_HeldFile, unknown=EXCLUDE),
+        allow_none=True,
+        load_default=None,
+        validate=validate.Length(max=_FILES_MOST),
+    )
+    process_memory = fields.Dict(
+        keys=fields.String(), values=Whole(validate=validate.Range(0, _BIGINT)), allow_none=True, load_default=None
+    )
 
 
 class _Registration(_Figures):
@@ -85,6 +103,7 @@ def read_registration(body: Mapping[str, Any]) -> tuple[Registration, str]:
         labels=data["labels"],
         max_replicas_per_model=data["max_replicas_per_model"] or 1,
         figures=_figures(data),
+        holdings=_holdings(data),
         reports_operations=data["reports_operations"],
         after=data["after"],
         secret_hash=None if data["secret"] is None else hash_of(data["secret"]),
@@ -92,10 +111,10 @@ def read_registration(body: Mapping[str, Any]) -> tuple[Registration, str]:
     return registration, data["token"]
 
 
-def read_heartbeat(body: Mapping[str, Any]) -> tuple[int | None, Figures]:
-    """Which life of the agent beats, and its figures. Raises BadInput that names the field."""
+def read_heartbeat(body: Mapping[str, Any]) -> tuple[int | None, Figures, Holdings]:
+    """Which incarnation of the agent beats, its figures, and what it holds. Raises BadInput that names the field."""
     data = load(_Heartbeat(), body)
-    return data["incarnation"], _figures(data)
+    return data["incarnation"], _figures(data), _holdings(data)
 
 
 def read_claim(body: Mapping[str, Any]) -> Claim:
@@ -125,3 +144,7 @@ def _figures(data: Mapping[str, Any]) -> Figures:
     if found["cpu_usage_percent"] is not None:
         found["cpu_usage_percent"] = min(found["cpu_usage_percent"], 100.0)
     return Figures(**found)
+
+
+def _holdings(data: Mapping[str, Any]) -> Holdings:
+    return holdings_of(data["staged_files"], data["process_memory"])

@@ -41,6 +41,12 @@ class DigestCache:
             return None
         return known[2] if known is not None and known[:2] == (found.st_size, found.st_mtime_ns) else None
 
+    def entries(self) -> list[tuple[Path, int, str]]:
+        """Files that lie here unchanged, with size and digest. A file that is gone or has changed is left out."""
+        with self._lock:
+            known = dict(self._known)
+        return [(Path(name), size, digest) for name, (size, _, digest) in known.items() if self.get(Path(name))]
+
     def put(self, path: Path, digest: str) -> None:
         """Remember the digest of a file as it is now: on disk if there is room, else until this agent ends."""
         found = path.stat()

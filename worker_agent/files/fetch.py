@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -19,6 +19,7 @@ from localai.jobs.operation_rules import Cause, StagedFile
 from localai.metrics import STAGING_BYTES
 from worker_agent.files.digests import DigestCache
 from worker_agent.files.paths import within
+from worker_agent.files.staged_files import PARTIAL_SUFFIX, StagedFiles, partial_of
 from worker_agent.frontends import FileStream, NoFrontend
 from worker_agent.hooks import Hooks
 from worker_agent.work import Work
@@ -30,7 +31,6 @@ CHUNK_BYTES = 1024 * 1024
 SILENCE_S = 5.0
 #: A short stall window is split among at least so many tries, and a connection is given at least this long.
 TRIES_LEAST, SILENCE_LEAST_S = 3, 0.1
-PARTIAL_SUFFIX = ".partial"
 #: A partial file that nothing was added to for this long is given up.
 PARTIAL_MAX_AGE_S = 24 * 3600
 #: Between two tries while no frontend sends the file.
@@ -49,9 +49,12 @@ class Sources(Protocol):
 class Fetcher:
     """Brings one file after the other into a model's folder."""
 
-    def __init__(self, sources: Sources, digests: DigestCache, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, sources: Sources, digests: DigestCache, staged_files: StagedFiles, hooks: Hooks | None = None
+    ) -> None:
         self._sources = sources
         self._digests = digests
+        self._staged_files = staged_files
         self._hooks = hooks or Hooks()
 
     def fetch(self, folder: Path, staged: StagedFile, *, stall_window_s: float, moved: Moved, work: Work) -> Path:
@@ -61,14 +64,15 @@ class Fetcher:
         cut off goes on where it stopped.
         """
         target = within(folder, staged.path)
-        partial = target.with_name(f"{target.name}.{staged.sha256[:12]}{PARTIAL_SUFFIX}")
+        partial = partial_of(target, staged.sha256)
         with _disk_errors_are_typed(partial):
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with _locked(partial, moved, work):
                 if self._is_there(target, staged, moved, work):
                     partial.unlink(missing_ok=True)
                     return target
-                _check_space(partial, staged)
+                _require_room(target.parent, staged.size - partial.stat().st_size, staged.path)
+                self._staged_files.receiving(partial)
                 with open(partial, "r+b") as file:
                     transfer = Transfer(
                         self._sources,
@@ -90,6 +94,21 @@ class Fetcher:
                 self._hooks.renamed(staged.path)
                 self._digests.put(target, staged.sha256)
         return target
+
+    def require_room(self, folder: Path, files: Sequence[StagedFile]) -> None:
+        """Refuse files for which the disk has no room before the first byte is received. Raises OperationFailed.
+
+        Bytes that lie here count as present: whole files, and what earlier transfers left.
+        """
+        missing = sum(self._missing(within(folder, file.path), file) for file in files)
+        if missing > 0:
+            _require_room(folder, missing, f"the model of {len(files)} files")
+
+    def _missing(self, target: Path, staged: StagedFile) -> int:
+        known = self._digests.get(target)
+        if known == staged.sha256 or (known is None and _size(target) == staged.size):
+            return 0  # a file of the right size whose digest is not known is hashed before anything is received
+        return max(0, staged.size - _size(partial_of(target, staged.sha256)))
 
     def _is_there(self, target: Path, staged: StagedFile, moved: Moved, work: Work) -> bool:
         if not target.is_file() or target.stat().st_size != staged.size:
@@ -222,13 +241,18 @@ class Transfer:
         self._sha256, self._size = hashlib.sha256(), 0
 
 
-def _check_space(partial: Path, staged: StagedFile) -> None:
-    missing = staged.size - partial.stat().st_size
-    free = shutil.disk_usage(partial.parent).free
+def _require_room(folder: Path, missing: int, what: str) -> None:
+    free = shutil.disk_usage(folder).free
     if free < missing:
-        raise OperationFailed(
-            Cause.DISK_FULL, f"{staged.path} needs {missing} more bytes and {free} are free in {partial.parent}"
-        )
+        raise OperationFailed(Cause.DISK_FULL, f"{what} needs {missing} more bytes, and {free} are free in {folder}")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _hash(file: BinaryIO, size: int, moved: Moved, work: Work) -> hashlib._Hash:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from pathlib import Path, PurePosixPath
 
 from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+from localai.nodes import holding_rules
 
 
 def model_folder(models: Path, model: str) -> Path:
-    """The model's own folder. A name that is no plain folder name is spelled out and told apart by its digest."""
-    plain = _UNSAFE.sub("_", model)
-    if plain != model or plain.startswith("."):
-        plain = f"{plain.lstrip('.')}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
-    return models / plain
+    """The model's own folder."""
+    return models / holding_rules.model_folder(model)
 
 
 def within(folder: Path, relative: str) -> Path:

@@ -60,6 +60,16 @@ def group_members(pgid: int) -> list[int]:
     return [pid for pid in psutil.pids() if _pgid(pid) == pgid and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
 
 
+def members_of(pgids: frozenset[int]) -> dict[int, list[int]]:
+    """The living processes of several groups, in one pass over all processes."""
+    found: dict[int, list[int]] = {}
+    for pid in _pids() if PROC.is_dir() else ():
+        stat = _stat(pid)
+        if stat is not None and stat[0] not in _DEAD and int(stat[2]) in pgids:
+            found.setdefault(int(stat[2]), []).append(pid)
+    return found
+
+
 def carriers(instances: frozenset[str]) -> list[int]:
     """The living processes that carry one of these instances in their environment, whatever their group is."""
     found = []

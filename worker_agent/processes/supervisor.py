@@ -155,6 +155,11 @@ class Supervisor:
         with self._lock:
             return [group.output for group in self._groups.values()]
 
+    def groups(self) -> list[Group]:
+        """The groups that have not ended."""
+        with self._lock:
+            return list(self._groups.values())
+
     def end_all(self, grace_s: float) -> list[Group]:
         """End every group at once and start none any more. Returns those that would not end."""
         with self._lock:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from localai import logs
+from worker_agent.files.staged_files import StagedFiles
 from worker_agent.telemetry import cpu, disk, gpu, memory
+from worker_agent.telemetry.model_memory import ModelMemoryReading
 
 log = logs.get(__name__)
 
-Reading = Callable[[], Mapping[str, float | int | str]]
+Reading = Callable[[], Mapping[str, Any]]
 
 
 class Figures:
@@ -21,11 +24,19 @@ class Figures:
         self._failing: set[str] = set()
 
     @classmethod
-    def of_this_machine(cls, models: Path) -> Figures:
-        return cls({"memory": memory.read, "disk": lambda: disk.read(models), "cpu": cpu.CpuReading(), "gpu": gpu.read})
+    def of_this_machine(cls, models: Path, staged_files: StagedFiles, model_memory: ModelMemoryReading) -> Figures:
+        """What a node holds is read just before what it has free: a byte that comes between counts twice, not never."""
+        return cls(
+            {
+                "memory": lambda: memory.read(model_memory()),
+                "disk": lambda: disk.read(models, staged_files.held()),
+                "cpu": cpu.CpuReading(),
+                "gpu": gpu.read,
+            }
+        )
 
-    def __call__(self) -> dict[str, float | int | str]:
-        found: dict[str, float | int | str] = {}
+    def __call__(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for name, reading in self._readings.items():
             try:
                 found.update(reading())

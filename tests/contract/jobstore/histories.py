@@ -16,6 +16,7 @@ from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, REPLICA_CLEANUP
 from localai.jobs.operation_rules import OperationError, OperationReport, OpState, Phase, ProcessReport, Report
 from localai.jobs.ports import Intake, NewJob
 from localai.loads.ports import Quarantined, Reservation
+from localai.nodes.holding_rules import HeldFile, Holdings
 from localai.nodes.rules import Figures
 from localai.placement.filters import Demand, Limits, NodeOffer
 from localai.placement.rules import NoRoom, Placement, place
@@ -243,6 +244,8 @@ class History:
 
     def place(self) -> None:
         size = self.draw.choice([1, 1, 1, 6]) * GIB
+        file = {"path": "model.gguf", "size": size, "sha256": "a" * 64, "sources": []}
+        order = self.draw.choice([{"size": size}, {"size": size, "files": [file]}])
         seen: list[list[NodeOffer]] = []
 
         def place_it(stores: Stores, job: Job, generation: int) -> Any:
@@ -250,7 +253,7 @@ class History:
                 seen.append(list(offers)) if len(offers) == len(NODES) else None
                 return place(Demand(model=job.subject, size_bytes=size), offers, Limits(stale_after_s=3000.0))
 
-            reservation = Reservation(backend="fault", reserved_bytes=size, order={"size": size})
+            reservation = Reservation(backend="fault", reserved_bytes=size, order=order)
             return stores.loads.place(_as(job, generation), job.owner or OWNERS[0], choose, reservation)
 
         self._on_job(place_it, MODEL_LOAD, likely=lambda job: job.state == State.RUNNING and job.op_state is None)
@@ -351,8 +354,22 @@ class History:
     def beat(self) -> None:
         name, free = self.draw.choice(NODES), self.draw.choice([4, 8, 16]) * GIB
         ids = self.twins.nodes[name]
-        figures = Figures(available_ram=free)
-        self.twins.each(lambda stores, n: stores.nodes.write_beat(ids[n], self.incarnation[name], figures))
+        figures, holdings = Figures(available_ram=free), self._holdings(name)
+        self.twins.each(lambda stores, n: stores.nodes.write_beat(ids[n], self.incarnation[name], figures, holdings))
+
+    def _holdings(self, name: str) -> Holdings:
+        """What the processes of a node hold, and files that are there whole, in part or in another version."""
+        files = tuple(
+            HeldFile(
+                path=f"{model}/model.gguf",
+                sha256=self.draw.choice(["a", "a", "b"]) * 12,
+                bytes=self.draw.choice([1, 6]) * GIB,
+            )
+            for model in MODELS
+            if self.draw.random() < 0.6
+        )
+        memory = {instance: self.draw.choice([0, 1, 8]) * GIB for instance in self.instances[name].values()}
+        return self.draw.choice([Holdings(), Holdings(files=files, memory=memory), Holdings(files=files)])
 
     def mark(self) -> None:
         self.twins.each(lambda stores, n: sorted(self.twins.plain(stores.nodes.mark(900.0), n)))

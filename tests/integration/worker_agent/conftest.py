@@ -19,11 +19,14 @@ from tests.loopback import free_port
 from worker_agent.addresses import Addresses
 from worker_agent.agent import Agent, Place
 from worker_agent.ending import Ending
+from worker_agent.files.digests import DigestCache
+from worker_agent.files.staged_files import StagedFiles
 from worker_agent.folders import Folders
 from worker_agent.frontends import Frontends
 from worker_agent.hooks import Hooks
 from worker_agent.registration import description
 from worker_agent.telemetry.figures import Figures
+from worker_agent.telemetry.model_memory import ModelMemoryReading
 
 #: Windows small enough to be waited for, in the proportions of the defaults.
 WINDOWS: dict[str, Any] = {
@@ -136,7 +139,9 @@ def make_rig(frontend: FakeFrontend, tmp_path: Path) -> Iterator[MakeRig]:
             folders.make()
             frontends = Frontends(settings.register_to, registration_token=TOKEN, timeout_s=2.0, clock=boottime)
             stack.callback(frontends.close)
-            figures = Figures.of_this_machine(folders.models)
+            digests = DigestCache(folders.models / ".digests.json")
+            staged_files, model_memory = StagedFiles(folders.models, digests), ModelMemoryReading()
+            figures = Figures.of_this_machine(folders.models, staged_files, model_memory)
             registered = frontends.register(description(settings, addresses, "host", figures()))
             frontends.use_credential(registered.node_token)
             ending = Ending()
@@ -146,6 +151,9 @@ def make_rig(frontend: FakeFrontend, tmp_path: Path) -> Iterator[MakeRig]:
                 addresses=addresses,
                 frontends=frontends,
                 figures=figures,
+                digests=digests,
+                staged_files=staged_files,
+                model_memory=model_memory,
                 ending=ending,
                 hooks=hooks or Hooks(),
                 used_ports=(),

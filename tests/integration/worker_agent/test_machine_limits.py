@@ -7,13 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from localai.ids import new_id
-from worker_agent.telemetry import cgroups
+from tests.control_groups import limited
 
 pytestmark = pytest.mark.integration
 MIB = 1024**2
@@ -38,47 +36,11 @@ print(json.dumps({
 """
 
 
-def _own_folder(controller: str) -> Path | None:
-    """The folder of this process's group that a subgroup with the controller can be made in."""
-    for folder in cgroups.folders(cgroups.ROOT, controller):
-        return folder if os.access(folder, os.W_OK) else None
-    return None
-
-
-def _made(controller: str, limits: dict[str, str]) -> Path:
-    """A subgroup with limits, of whichever version serves the controller here. Raises OSError."""
-    parent = _own_folder(controller) or _own_folder("")
-    if parent is None:
-        raise OSError(f"no group of {controller} that this user may change")
-    folder = parent / f"localai-test-{new_id()[:8]}"
-    folder.mkdir()
-    try:
-        for name, value in limits.items():
-            if (folder / name).exists():
-                (folder / name).write_text(value)
-    except OSError:
-        folder.rmdir()
-        raise
-    return folder
-
-
 @pytest.fixture
 def groups() -> Iterator[list[Path]]:
-    """A group of 512 MiB and a group of 3 processors. They are one where both controllers are of version 2."""
-    made: list[Path] = []
-    try:
-        made.append(_made("memory", {"memory.limit_in_bytes": str(LIMIT), "memory.max": str(LIMIT)}))
-        made.append(_made("cpu", {"cpu.cfs_quota_us": "300000", "cpu.max": "300000 100000"}))
-        if not any((made[0] / name).exists() for name in ("memory.limit_in_bytes", "memory.max")):
-            raise OSError("the memory controller is not delegated")
-    except OSError as error:
-        for folder in made:
-            folder.rmdir()
-        pytest.skip(f"needs the right to make control groups (root): {error}")
-    yield made
-    for folder in made:
-        with suppress(OSError):
-            folder.rmdir()
+    """Groups of 512 MiB and 3 processors."""
+    with limited(memory=LIMIT, processors=3) as made:
+        yield made
 
 
 def test_page_cache_of_a_limited_group_is_free_and_its_quota_bounds_threads(groups: list[Path], tmp_path: Path) -> None:

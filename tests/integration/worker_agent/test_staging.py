@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,9 @@ def content(size: int, seed: int = 1) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def staged(*files: StagedFile, model: str = "staged") -> Order:
+def staged(*files: StagedFile, model: str = "staged", **fields: Any) -> Order:
     """An order whose main file is the first one."""
-    return order(model=model, identity=None, model_file=files[0].path, files=files)
+    return order(model=model, identity=None, model_file=files[0].path, files=files, **fields)
 
 
 def folder_of(rig: Rig, wanted: Order) -> Path:

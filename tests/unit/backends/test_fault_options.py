@@ -35,6 +35,7 @@ def test_no_options_mean_a_backend_that_behaves(faults: ModuleType) -> None:
         (r"stderr:one\ntwo", "stderr", "one\ntwo"),
         ("require_files:a.bin, sub/b.bin", "require_files", ("a.bin", "sub/b.bin")),
         ("hang_in_predict:true", "hang_in_predict", True),
+        ("map_model:true", "map_model", True),
         ("ignore_sigterm:false", "ignore_sigterm", False),
     ],
 )

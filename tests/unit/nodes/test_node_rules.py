@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from localai.ids import NodeId
+from localai.nodes.holding_rules import Holdings
 from localai.nodes.rules import (
     MATERIAL_BYTES,
     BeatRow,
@@ -56,6 +57,11 @@ def test_nd_03_only_news_and_the_checkpoint_are_written(
     node: BeatRow, beat: Figures, first: bool, written: bool
 ) -> None:
     assert worth_writing(node, beat, 60.0, first=first) == written
+
+
+def test_a_list_of_files_is_written_at_once_because_it_is_sent_only_if_it_changed() -> None:
+    assert worth_writing(row(), WRITTEN, 60.0, first=False, holdings=Holdings(files=()))
+    assert not worth_writing(row(), WRITTEN, 60.0, first=False, holdings=Holdings(memory={"p": 1}))
 
 
 @pytest.mark.parametrize(

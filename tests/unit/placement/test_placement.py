@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from localai.ids import NodeId
-from localai.placement.filters import GIB, MIB, Demand, Limits, NodeOffer
+from localai.placement.filters import GIB, MIB, Demand, Limits, NodeOffer, disk_margin
 from localai.placement.rules import NoRoom, Placement, place, refusal
 from tests.unit.jobs.test_quarantine_rules import streak
 
@@ -58,7 +58,12 @@ def demand(gib: float | None = 4, **changes: Any) -> Demand:
         (node(available_disk=5 * GIB), demand(), None),
         (node(available_disk=45 * GIB, available_ram=60 * GIB), demand(44), "needs 49.6 GB free"),
         (node(available_disk=6 * GIB, reserved_disk=2 * GIB), demand(), "free on the models filesystem"),
+        (node(available_disk=6 * GIB, reserved_disk=2 * GIB), demand(), "2.1 GB are promised to other loads"),
         (node(available_disk=0), demand(), "has 0 B free of 107.4 GB"),
+        (node(available_disk=0, held_disk=4 * GIB), demand(), None),
+        (node(available_disk=0, reserved_disk=GIB, held_disk=4 * GIB), demand(), None),
+        (node(available_disk=2 * GIB, held_disk=3 * GIB), demand(), None),
+        (node(available_disk=2 * GIB - 1, held_disk=3 * GIB), demand(), "needs 2.1 GB free"),
         (node(available_disk=0), demand(stages=False), None),
         (node(available_disk=2 * GIB), demand(None), None),
         (node(available_disk=2 * GIB - 1), demand(None), "needs 2.1 GB free"),
@@ -69,6 +74,36 @@ def test_a_node_is_refused_for_one_reason_that_people_can_read(
 ) -> None:
     said = refusal(wanted, offer, LIMITS)
     assert (said is None) if reason is None else (reason in (said or ""))
+
+
+@pytest.mark.parametrize(
+    ("coming", "free", "total", "least", "margin"),
+    [
+        (10 * GIB, 50 * GIB, 100 * GIB, GIB, GIB),
+        (40 * GIB, 50 * GIB, 100 * GIB, GIB, 2 * GIB),
+        (10 * MIB, 50 * GIB, 20 * GIB, GIB, GIB),
+        (10 * MIB, 64 * MIB, 64 * MIB, GIB, 64 * MIB // 20),  # a small node takes small models
+        (10 * MIB, 64 * MIB, 19 * GIB, GIB, 64 * MIB // 20),
+        (300 * MIB, 400 * MIB, 2 * GIB, GIB, 20 * MIB),
+        (60 * MIB, 400 * MIB, 2 * GIB, 10 * MIB, 10 * MIB),
+        (40 * GIB, 50 * GIB, 100 * GIB, 0, 0),
+    ],
+)
+def test_the_margin_is_5_percent_and_a_setting_at_least_but_less_on_a_small_disk(
+    coming: int, free: int, total: int, least: int, margin: int
+) -> None:
+    assert disk_margin(coming, free, total, least) == margin
+
+
+@pytest.mark.parametrize("total", [64 * MIB, 2 * GIB, 19 * GIB])
+def test_a_small_node_with_64_mb_free_takes_a_model_of_10_mb(total: int) -> None:
+    assert refusal(demand(10 / 1024), node(total_disk=total, available_disk=64 * MIB), LIMITS) is None
+
+
+def test_a_setting_of_0_asks_for_no_margin() -> None:
+    limits = Limits(stale_after_s=300, disk_margin=0)
+    assert refusal(demand(), node(available_disk=4 * GIB), limits) is None
+    assert refusal(demand(), node(available_disk=4 * GIB - 1), limits) is not None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from localai.errors import NodeRemoved, NotTheNextLife, Replaced
 from localai.jobs.operation_rules import Order, Report, ReportAnswer
 from localai.jobs.operations import WorkerMustDrop
+from localai.nodes.holding_rules import HeldFile, Holdings
 from localai.nodes.service import Registered
 from localai.unloads.drains import Drain
 from tests.fakes.web import NODE_ID, NODE_TOKEN, FakeNodes, WebBench
@@ -113,6 +114,31 @@ def test_a_heartbeat_leaves_out_what_the_node_could_not_read(bench: WebBench) ->
     incarnation, figures = bench.nodes.beats[0]
     assert incarnation == 4
     assert (figures.available_ram, figures.cpu_load_1, figures.available_vram) == (2**40, 0.5, None)
+
+
+def test_a_heartbeat_says_what_the_node_holds(bench: WebBench) -> None:
+    held = {"path": "m/a.gguf", "sha256": "a" * 12, "bytes": 5}
+    body = {"staged_files": [{**held, "of_a_newer_agent": 1}], "process_memory": {"p": 7}}
+    assert bench.client.post(f"/api/node/{NODE_ID}/heartbeat", json=body, headers=NODE).status_code == 200
+    bench.client.post(f"/api/node/{NODE_ID}/heartbeat", json={}, headers=NODE)
+    assert bench.nodes.holdings == [Holdings(files=(HeldFile(**held),), memory={"p": 7}), Holdings()]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"staged_files": [{"path": "m/a", "sha256": "a" * 12, "bytes": -1}]}, "staged_files[0].bytes"),
+        ({"staged_files": [{"path": "m/a", "sha256": "A", "bytes": 1}]}, "staged_files[0].sha256"),
+        ({"staged_files": [{"sha256": "a" * 12, "bytes": 1}]}, "staged_files[0].path"),
+        ({"staged_files": "m/a"}, "staged_files"),
+        ({"process_memory": {"p": "much"}}, "process_memory.p"),
+    ],
+)
+def test_what_a_node_holds_is_refused_by_the_field_that_is_wrong(
+    bench: WebBench, body: dict[str, object], field: str
+) -> None:
+    answer = bench.client.post(f"/api/node/{NODE_ID}/heartbeat", json=body, headers=NODE)
+    assert answer.status_code == 400 and field in answer.get_json()["error"]
 
 
 def test_a_cpu_usage_above_100_percent_is_clamped(bench: WebBench) -> None:

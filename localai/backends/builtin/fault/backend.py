@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -39,6 +40,7 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
         self._name = ""
         self._loaded_at = 0.0
         self._answered = 0
+        self._weights: mmap.mmap | None = None
 
     def Health(self, request: backend_pb2.HealthMessage, context: grpc.ServicerContext) -> backend_pb2.Reply:
         return backend_pb2.Reply(message=b"OK")
@@ -61,7 +63,7 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
             _fork_child(wanted)
         # As in real engines, a client that leaves does not end the load.
         self._stopping.wait(wanted.load_delay)
-        refusal = self._act_at_load(wanted, Path(request.ModelPath))
+        refusal = self._act_at_load(wanted, Path(request.ModelPath), Path(request.ModelFile))
         if refusal:
             return backend_pb2.Result(success=False, message=refusal)
         with self._lock:
@@ -84,12 +86,14 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
         words = len(request.Prompt.split())
         return backend_pb2.TokenizationResponse(length=words, tokens=range(1, words + 1))
 
-    def _act_at_load(self, wanted: faults.Faults, folder: Path) -> str:
+    def _act_at_load(self, wanted: faults.Faults, folder: Path, model_file: Path) -> str:
         if wanted.kill_parent and os.getppid() > 1:
             os.kill(os.getppid(), signal.SIGKILL)
         missing = [name for name in wanted.require_files if not (folder / name).exists()]
         if missing:
             return f"required files are missing below {folder}: {', '.join(missing)}"
+        if wanted.map_model:
+            self._weights = _mapped(model_file)
         if wanted.load_fail:
             serving.log(f"load failed: {wanted.load_fail}")
         return wanted.load_fail
@@ -141,6 +145,15 @@ def _fork_child(wanted: faults.Faults) -> None:
     manner = "ignore" if wanted.ignore_sigterm else "obey"
     child = subprocess.Popen([sys.executable, "-c", _CHILD, manner])
     serving.log(f"forked child pid={child.pid}")
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    """The file in memory, with every page of it read."""
+    with open(path, "rb") as file:
+        weights = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    for offset in range(0, len(weights), mmap.PAGESIZE):
+        weights[offset]
+    return weights
 
 
 def _crash_at(wanted: faults.Faults, tokens: int) -> None:

@@ -58,6 +58,7 @@ class Faults:
     kill_parent: bool = False
     fork_child: bool = False
     require_files: tuple[str, ...] = ()
+    map_model: bool = False
     load_fail: str = ""
     # At each answer.
     wrong_identity: bool = False
@@ -82,7 +83,9 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
         ("bind_delay", "load_delay", "resource_exhausted_for", "first_token_delay", "token_delay"), seconds
     ),
     **dict.fromkeys(("start_exit", "tokens", "crash_after", "forget"), count),
-    **dict.fromkeys(("kill_parent", "fork_child", "wrong_identity", "hang_in_predict", "ignore_sigterm"), switch),
+    **dict.fromkeys(
+        ("kill_parent", "fork_child", "map_model", "wrong_identity", "hang_in_predict", "ignore_sigterm"), switch
+    ),
 }
 
 
