@@ -142,7 +142,7 @@ def make_rig(frontend: FakeFrontend, tmp_path: Path) -> Iterator[MakeRig]:
             digests = DigestCache(folders.models / ".digests.json")
             staged_files, model_memory = StagedFiles(folders.models, digests), ModelMemoryReading()
             figures = Figures.of_this_machine(folders.models, staged_files, model_memory)
-            registered = frontends.register(description(settings, addresses, "host", figures()))
+            registered = frontends.register(description(settings, addresses, "host", figures(), "secret-of-host"))
             frontends.use_credential(registered.node_token)
             ending = Ending()
             place = Place(
