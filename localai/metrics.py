@@ -122,6 +122,14 @@ ROUTER_OVERHEAD = _seconds(
     "and without the wait for a load.",
     FRONTEND,
 )
+CALLS_CUT = _counter(
+    "localai_calls_cut_total",
+    ("model", "cause"),
+    "calls",
+    "Calls to model processes that were ended early. Cause: unloaded (a forced unload, or one over its bound), "
+    "connect, first_byte, idle (over that limit of the model).",
+    FRONTEND,
+)
 WAITERS = _gauge("localai_waiters", ("model",), "requests", "Requests that wait for a load at this moment.", FRONTEND)
 
 # Jobs

@@ -30,6 +30,7 @@ from localai.routing.table import RoutingTable
 from protos import backend_pb2
 from web.account import CANCELLED, FAILED, LOADING, OK, current_account
 from web.client_watch import Watch
+from web.cut_calls import count_cut
 
 log = logs.get(__name__)
 T = TypeVar("T")
@@ -100,8 +101,9 @@ class AnswerStream:
                     yield self._first
                     yield from self._replies
             self._account.outcome = OK
-        except BackendError:
+        except BackendError as error:
             self._account.outcome = FAILED
+            count_cut(self._pick.replica.model, error)
             raise
 
     def finish_reason(self) -> str:
@@ -252,6 +254,7 @@ class Serving:
                     return ask(pick)
             except _MISROUTED as error:
                 pick.release()
+                count_cut(config.name, error)
                 self._drop(pick, error)
                 if last:
                     raise
@@ -259,8 +262,9 @@ class Serving:
                 pick.release()
                 text = f"the model {config.name!r} runs on backend {config.backend!r}. {error.message}"
                 raise BackendUnimplemented(text) from None
-            except BaseException:  # also the end of this greenlet
+            except BaseException as error:  # also the end of this greenlet
                 pick.release()
+                count_cut(config.name, error)
                 raise
         raise AssertionError("the last try returns or raises")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_model_is_unloaded_from_its_row_and_a_cleanup_is_called_by_its_model(
     assert server.chat(name).status_code == 200
     page = open_page("/app/models").page
     row_of(page, name).get_by_role("button", name=f"Unload {name}").click()
-    page.get_by_role("dialog", name=f"Unload {name}?").get_by_role("button", name="Unload").click()
+    page.get_by_role("dialog", name=f"Unload {name}?").get_by_role("button", name="Unload", exact=True).click()
     expect(row_of(page, name)).to_contain_text("unloaded")
     page.goto(page.url.replace("/models", "/jobs?kind=replica.cleanup"))
     expect(page.get_by_role("link", name=re.compile(rf"^{name}#0 \(process [0-9a-f]{{8}}\)$"))).to_be_visible()
@@ -148,3 +149,55 @@ def test_a_dialog_and_the_fold_are_sound(open_page: Open, bystander: str, scheme
     expect(dialog.get_by_role("button", name="Remove")).to_be_enabled()
     assert visit.violations() == []
     assert visit.overflow() <= 0
+
+
+def hanging(server: Frontend, model: Model, name: str) -> threading.Thread:
+    """A loaded model with a request that hangs."""
+    model(name, "hang_in_predict:true")
+    asking = threading.Thread(target=server.chat, args=(name,), daemon=True)
+    asking.start()
+    wait_for("the request in flight", lambda: any(row["in_flight"] for row in rows_of(server, name)))
+    return asking
+
+
+def rows_of(server: Frontend, name: str) -> list[dict[str, Any]]:
+    nodes = [node["id"] for node in server.nodes()]
+    rows = [row for node in nodes for row in server.get(f"/api/nodes/{node}/models").json()]
+    return [row for row in rows if row["model_name"] == name]
+
+
+def test_an_unload_that_waits_is_stopped_now_or_cancelled_on_the_page_of_its_job(
+    open_page: Open, model: Model, server: Frontend
+) -> None:
+    asking = hanging(server, model, "hung-on-page")
+    job = server.post("/backend/shutdown", {"model": "hung-on-page"}).json()["job_id"]
+    page = open_page(f"/app/jobs/{job}").page
+    page.get_by_role("button", name="Cancel hung-on-page").click()
+    dialog = page.get_by_role("dialog", name="Cancel the unload of hung-on-page?")
+    expect(dialog).to_contain_text("Running answers are not cut.")
+    dialog.get_by_role("button", name="Cancel the unload").click()
+    expect(page.locator("#said")).to_have_text("The unload of hung-on-page is cancelled.")
+    expect(page.get_by_role("button", name="Stop now hung-on-page")).to_have_count(0)
+    assert asking.is_alive() and rows_of(server, "hung-on-page")[0]["state"] == "unloading"
+
+    again = server.post("/backend/shutdown", {"model": "hung-on-page"}).json()["job_id"]
+    page = open_page(f"/app/jobs/{again}").page
+    page.get_by_role("button", name="Stop now hung-on-page").click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop now").click()
+    expect(page.locator("#said")).to_have_text("Running answers are stopped.")
+    expect(page.locator(".title .status")).to_have_text("succeeded")
+    asking.join(60)
+    assert not asking.is_alive() and rows_of(server, "hung-on-page") == []
+
+
+def test_a_model_is_unloaded_now_from_its_row(open_page: Open, model: Model, server: Frontend) -> None:
+    asking = hanging(server, model, "hung-in-row")
+    page = open_page("/app/models").page
+    row_of(page, "hung-in-row").get_by_role("button", name="Unload hung-in-row").click()
+    dialog = page.get_by_role("dialog", name="Unload hung-in-row?")
+    expect(dialog).to_contain_text("Unload now does not wait for them.")
+    dialog.get_by_role("button", name="Unload now").click()
+    expect(row_of(page, "hung-in-row")).to_contain_text("unloaded")
+    wait_for("the process gone", lambda: rows_of(server, "hung-in-row") == [])
+    asking.join(60)
+    assert not asking.is_alive()

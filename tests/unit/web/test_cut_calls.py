@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localai import errors
+from localai import errors, metrics
 from tests.fakes.inference import Silent
 from tests.fakes.routing import Replica
 from tests.fakes.web import WebBench
@@ -46,6 +46,11 @@ class Asking:
         return answer
 
 
+def counted(cause: str) -> float:
+    """Calls of the model that were ended for this cause so far."""
+    return float(metrics.CALLS_CUT.labels("m", cause)._value.get())
+
+
 def cut(bench: WebBench, replica: Replica) -> None:
     """The rows mark the replica, and its requests are to be ended."""
     bench.route()
@@ -56,12 +61,13 @@ def cut(bench: WebBench, replica: Replica) -> None:
 def test_a_call_that_is_cut_is_503_model_unloaded_and_is_not_sent_again(
     bench: WebBench, path: str, body: dict[str, Any]
 ) -> None:
-    script = Silent()
+    script, before = Silent(), counted("unloaded")
     replica = bench.model("m", script)
     asking = Asking(bench, path, body)
     assert script.started.wait(30)
     cut(bench, replica)
     answer = asking.end()
+    assert counted("unloaded") > before
     assert (answer.status_code, answer.get_json()["error"]["code"]) == (503, "model_unloaded")
     assert script.cancelled.wait(30)
     eventually(lambda: bench.table.in_flight(replica.endpoint) == 0, "nothing in flight")
@@ -96,8 +102,10 @@ def test_a_call_without_an_answer_is_504_at_the_limit_of_its_config(
 
 
 def test_a_stream_that_pauses_ends_with_an_error_event_at_the_limit_of_its_config(bench: WebBench) -> None:
+    before = counted("idle")
     bench.model("m", Silent("first"), timeouts="{idle: 100ms}")
     text = bench.chat(stream=True).text
+    assert counted("idle") == before + 1
     assert '"first"' in text and '"code":"idle_timeout"' in text and '"finish_reason":"' not in text
 
 

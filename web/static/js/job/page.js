@@ -7,6 +7,7 @@ import { live } from "../lib/live.js";
 import { follow } from "../lib/sse.js";
 import { button, doings } from "../parts/doing.js";
 import { whyNot } from "../parts/retry.js";
+import { waitsForAnswers } from "../parts/unload.js";
 import { isOver, withNews } from "./rules.js";
 import { jobView } from "./view.js";
 
@@ -53,14 +54,45 @@ function draw(reading) {
   document.title = `${job.kind} ${job.about} - localai`;
   const again = job.kind === "model.load" && ["failed", "cancelled"].includes(job.state);
   return jobView(job, events, [
+    waitsForAnswers(job.kind) && !isOver(job.state) && button("Stop now", job.about, () => force(job)),
     job.cancellable && button("Cancel", job.about, () => cancel(job)),
     again && button("Try again", job.about, () => retry(job)),
     answer(id),
   ]);
 }
 
+/** Do not wait for running answers. @param {any} job */
+function force(job) {
+  const act = async () => {
+    await postJson(`/api/jobs/${encodeURIComponent(id)}/force`);
+    return "Running answers are stopped.";
+  };
+  run(id, "Not stopped", act, {
+    title: job.kind === "node.drain" ? `Drain ${job.about} now?` : `Unload ${job.about} now?`,
+    text: ["Running answers are cut, and their clients get an error. The processes stop within seconds."],
+    yes: "Stop now",
+  });
+}
+
+/** The replicas stay out of use: that is one-way. @param {any} job */
+function cancelUnload(job) {
+  const act = async () => {
+    await postJson(`/api/jobs/${encodeURIComponent(id)}/cancel`);
+    return `The unload of ${job.about} is cancelled.`;
+  };
+  run(id, "Not cancelled", act, {
+    title: `Cancel the unload of ${job.about}?`,
+    text: [
+      "Running answers are not cut. The replicas get no new requests and stop when these answers have ended.",
+      "The next request loads the model again.",
+    ],
+    yes: "Cancel the unload",
+  });
+}
+
 /** @param {any} job */
 function cancel(job) {
+  if (job.kind === "model.unload") return cancelUnload(job);
   const act = async () => {
     const { state, retry_after: wait } = await postJson(`/api/jobs/${encodeURIComponent(id)}/cancel`);
     return state === "stopped" ? `${job.about} is stopped.` : `${job.about} is stopped within ${wait} s.`;

@@ -3,24 +3,26 @@
 import { h, render } from "./dom.js";
 
 /**
- * Ask. True once the button with `yes` was pressed; Escape and the other button are no.
+ * Ask. Resolves to "yes" or "now" once one of these buttons was pressed; Escape and the other button are false.
  * @param {object} question
  * @param {string} question.title
  * @param {string[]} question.text what will happen, a paragraph each
  * @param {string} question.yes
+ * @param {string} [question.now] a second way to do it, without waiting
  * @param {string} [question.typed] what has to be typed before `yes` can be pressed
- * @returns {Promise<boolean>}
+ * @returns {Promise<"yes" | "now" | false>}
  */
-export function confirm({ title, text, yes, typed }) {
+export function confirm({ title, text, yes, now, typed }) {
   const dialog = document.createElement("dialog");
   dialog.setAttribute("aria-labelledby", "dialog-title");
   document.body.append(dialog);
   return new Promise((resolve) => {
+    /** @type {"yes" | "now" | false} */
     let answer = false;
     let given = "";
     const may = () => typed === undefined || given.trim() === typed;
-    const end = (/** @type {boolean} */ yes_) => {
-      answer = yes_;
+    const end = (/** @type {"yes" | "now" | false} */ given_) => {
+      answer = given_;
       dialog.close();
     };
     const draw = () =>
@@ -33,7 +35,12 @@ export function confirm({ title, text, yes, typed }) {
           "div",
           { class: "row" },
           h("button", { type: "button", key: "no", onclick: () => end(false) }, "Back"),
-          h("button", { type: "button", key: "yes", class: "danger", disabled: !may(), onclick: () => end(true) }, yes),
+          h(
+            "button",
+            { type: "button", key: "yes", class: "danger", disabled: !may(), onclick: () => end("yes") },
+            yes,
+          ),
+          now && h("button", { type: "button", key: "now", class: "danger", onclick: () => end("now") }, now),
         ),
       );
     dialog.onclose = () => {
@@ -44,7 +51,7 @@ export function confirm({ title, text, yes, typed }) {
       if (event.key !== "Enter" || !(event.target instanceof HTMLInputElement) || !may()) return;
       // Closing gives focus back to the button that asked; the rest of this key press would press it.
       event.preventDefault();
-      end(true);
+      end("yes");
     };
     draw();
     dialog.showModal();

@@ -8,6 +8,7 @@ import { live } from "../lib/live.js";
 import { button, doings } from "../parts/doing.js";
 import { bar, figures } from "../parts/progress.js";
 import { kept, retryLoad, whyNot } from "../parts/retry.js";
+import { UNLOAD_WAITS } from "../parts/unload.js";
 import { status } from "../parts/status.js";
 import { table } from "../parts/table.js";
 
@@ -140,14 +141,16 @@ function another(error) {
 /** @param {Model} model */
 function unload({ name, replicas }) {
   const nodes = [...new Set(replicas.map((replica) => replica.node))].join(", ");
-  const act = async () => (await postJson("/backend/shutdown", { model: name })).message;
+  const act = async (/** @type {boolean} */ force) =>
+    (await postJson("/backend/shutdown", force ? { model: name, force } : { model: name })).message;
   run(name, "Not unloaded", act, {
     title: `Unload ${name}?`,
     text: [
-      `It is taken off ${nodes}, and its memory becomes free. Answers under way are finished first.`,
-      "The next question loads it anew.",
+      `Unloads it from ${nodes} and frees its memory. The next request loads it again.`,
+      UNLOAD_WAITS,
     ],
     yes: "Unload",
+    now: "Unload now",
   });
 }
 

@@ -2,13 +2,15 @@
 
 import { deleteJson, getJson, postJson, serverNow } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { ago, bytes, exact, many } from "../lib/format.js";
+import { ago, exact, many } from "../lib/format.js";
 import { find } from "../lib/frame.js";
 import { live } from "../lib/live.js";
 import { button, doings } from "../parts/doing.js";
 import { kept } from "../parts/retry.js";
 import { nodeStatus } from "../parts/status.js";
 import { table } from "../parts/table.js";
+import { DRAIN_WAITS } from "../parts/unload.js";
+import { cpu, disk, memory } from "./figures.js";
 
 /**
  * @typedef {{job_id: string, message: string | null, removing: boolean}} Drain
@@ -71,7 +73,7 @@ const COLUMNS = [
     label: "Disk",
     class: "tight",
     width: "126px",
-    cell: (/** @type {Node_} */ node) => free(node.available_disk, node.total_disk, ""),
+    cell: disk,
   },
   { label: "CPU", class: "tight", width: "100px", cell: cpu },
   { label: "Replicas", class: "right", width: "84px", cell: (/** @type {Node_} */ node) => node.model_count },
@@ -84,28 +86,6 @@ const COLUMNS = [
   },
   { label: "", class: "actions pile", width: "118px", cell: actions },
 ];
-
-/** @param {Node_} node */
-function memory(node) {
-  return node.total_vram > 0
-    ? free(node.available_vram, node.total_vram, node.gpu_vendor || "GPU")
-    : free(node.available_ram, node.total_ram, "RAM");
-}
-
-/** @param {number} left @param {number} total @param {string} of */
-function free(left, total, of) {
-  if (total <= 0) return "unknown";
-  return [`${bytes(left)} free`, h("span", { class: "faint" }, `of ${bytes(total)} ${of}`)];
-}
-
-/** @param {Node_} node */
-function cpu(node) {
-  if (node.cpu_logical_cores <= 0) return "unknown";
-  return [
-    `${Math.round(node.cpu_usage_percent)} %`,
-    h("span", { class: "faint" }, `of ${many(node.cpu_logical_cores, "core")}`),
-  ];
-}
 
 /** Its drain has ended: no replica and no load is left there. @param {Node_} node */
 const drained = ({ status, drain, model_count: count }) => status === "draining" && !drain && count === 0;
@@ -152,14 +132,19 @@ const resume = ({ id, name }) =>
 
 /** @param {Node_} node */
 function drainNode(node) {
-  const act = async () => {
-    await postJson(`/api/nodes/${node.id}/drain`);
+  const act = async (/** @type {boolean} */ force) => {
+    await postJson(`/api/nodes/${node.id}/drain`, force ? { force } : undefined);
     return `${node.name} is draining.`;
   };
   run(node.id, "Not drained", act, {
     title: `Drain ${node.name}?`,
-    text: [...what(node), "It gets no new work until it is resumed, also when its worker is started again."],
+    text: [
+      ...what(node),
+      "No new work until you resume it, even after a restart.",
+      ...(node.model_count ? [DRAIN_WAITS] : []),
+    ],
     yes: "Drain",
+    now: node.model_count ? "Drain now" : undefined,
   });
 }
 

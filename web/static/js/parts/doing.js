@@ -17,13 +17,14 @@ export function doings(redraw) {
   /**
    * @param {string} key of the row
    * @param {string} failed what a refusal begins with
-   * @param {() => Promise<string>} act what it returns is said
+   * @param {(force: boolean) => Promise<string>} act what it returns is said; `force` if the answer was "now"
    * @param {Question} [question]
    */
   async function run(key, failed, act, question) {
-    if (question && !(await confirm(question))) return;
+    const given = question ? await confirm(question) : "yes";
+    if (!given) return;
     try {
-      const text = await act();
+      const text = await act(given === "now");
       refused.delete(key);
       say(text);
     } catch (error) {
