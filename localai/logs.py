@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 _CONTEXT: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default=None)
 #: `scheme://user:password@` and bearer tokens.
@@ -17,6 +18,8 @@ _SECRETS = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[Bb]earer )\S+")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: A value with one of these is quoted, or it would read as more than one field.
 _ODD = re.compile(r"[\s\"\x00-\x1f\x7f-\x9f]")
+#: Longest texts in a line, in characters: a client chooses paths and names, and must not choose the size of a log.
+FIELD_LIMIT, MESSAGE_LIMIT, TRACEBACK_LIMIT = 400, 2_000, 16_000
 
 
 class _Formatter(logging.Formatter):
@@ -32,19 +35,42 @@ class _Formatter(logging.Formatter):
         return f"{last[1]},{record.msecs:03.0f}"
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        return _SECRETS.sub("***", text) if "://" in text or "earer " in text else text
+        return _without_secrets(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Message and fields are one line, whoever wrote the texts in them; only a traceback has more."""
+        record.message = _cut(record.message, MESSAGE_LIMIT)
         text = _one_line(super().formatMessage(record))
         fields = dict(_CONTEXT.get() or {})
         fields.update(getattr(record, "fields", {}))
         return " ".join((text, *(f"{key}={_value(value)}" for key, value in fields.items())))
 
+    def formatException(self, ei: Any) -> str:
+        """The middle is left out of a long one: its end names the error."""
+        text = super().formatException(ei)
+        if len(text) <= TRACEBACK_LIMIT:
+            return text
+        text, half = _without_secrets(text), TRACEBACK_LIMIT // 2
+        return f"{text[:half]}…(+{max(0, len(text) - 2 * half)})…{text[-half:]}"
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning of a long text, and how many characters follow.
+
+    Secrets are removed before the cut: no pattern would find half of one.
+    """
+    if len(text) <= limit:
+        return text
+    text = _without_secrets(text)
+    return f"{text[:limit]}…(+{len(text) - limit})" if len(text) > limit else text
+
+
+def _without_secrets(text: str) -> str:
+    return _SECRETS.sub("***", text) if "://" in text or "earer " in text else text
+
 
 def _value(value: object) -> str:
-    text = str(value)
+    text = _cut(str(value), FIELD_LIMIT)
     if not _ODD.search(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

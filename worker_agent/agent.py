@@ -52,6 +52,8 @@ LAST_GRACE_S = 3.0
 LAST_REPORT_S = 1.0
 #: How much longer than the grace a stop waits until it says that the group has not ended.
 STOP_MARGIN_S = 5.0
+#: How often logs are looked at, orphans are collected and the journal catches up.
+TIDY_INTERVAL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ class Agent:
             Ticker("watchdog", settings.watchdog_interval_s, self.operations.watch),
             Ticker("heartbeat", settings.heartbeat_interval_s, self.heartbeat.beat),
             Ticker("health", settings.health_interval_s, self._health.look),
-            Ticker("housekeeping", settings.health_interval_s, self._tidy),
+            Ticker("housekeeping", TIDY_INTERVAL_S, self._tidy),
             Ticker("queue-watch", 1.0, self.queue.check),
         ]
 

@@ -11,11 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from localai import log_files
 from localai.embedded import exec_step
 from localai.embedded.children import Child
 
-#: A log that grew larger is put aside at the next start, and the one put aside before is dropped.
-LOG_LIMIT_BYTES = 16 * 1024 * 1024
+#: A log above this size is cut to its end. It is looked at every few seconds, so it is documented as 16 MiB at most.
+LOG_LIMIT_BYTES = 12 * 1024 * 1024
+#: How much of the end is kept then.
+LOG_KEPT_BYTES = 4 * 1024 * 1024
 #: How much of a log is looked at for its last lines.
 _TAIL_BYTES = 8192
 
@@ -88,11 +91,16 @@ class Process:
 
 
 def open_log(path: Path) -> int:
-    """A descriptor that appends to a log file; a large one is put aside first."""
-    with suppress(FileNotFoundError):
-        if path.stat().st_size > LOG_LIMIT_BYTES:
-            os.replace(path, path.with_name(path.name + ".1"))
+    """A descriptor that appends to a log file, which is trimmed first."""
+    trim_log(path)
+    with suppress(OSError):  # a copy that an earlier version put aside has no bound
+        path.with_name(path.name + ".1").unlink()
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def trim_log(path: Path) -> None:
+    """Cut the log of a child, which may be writing it, if it has grown too large. Never raises."""
+    log_files.trim(path, limit_bytes=LOG_LIMIT_BYTES, kept_bytes=LOG_KEPT_BYTES)
 
 
 def last_lines(path: Path | None, count: int) -> list[str]:
@@ -100,9 +108,7 @@ def last_lines(path: Path | None, count: int) -> list[str]:
     if path is None:
         return []
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            text = file.read().decode("utf-8", "replace")
+        text = log_files.end_of(path, _TAIL_BYTES).decode("utf-8", "replace")
     except OSError:
         return []
     return list(deque((line for line in text.splitlines() if line.strip()), maxlen=count))

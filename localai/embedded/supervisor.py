@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NoReturn, TypeVar
 
 from localai.embedded.children import Child
-from localai.embedded.process import Process, describe_exit, last_lines
+from localai.embedded.process import Process, describe_exit, last_lines, trim_log
 from localai.embedded.rules import STABLE_AFTER_S, End, GiveUp, LeaveEnded, SetAside, after_end, backoff_s
 from localai.embedded.signals import SignalWait
 from localai.errors import StartRefused
@@ -26,6 +26,8 @@ PROBE_INTERVAL_S = 0.02
 _IDLE_S = 60.0
 #: Signals by which a person or the system ends a process that is sound.
 _KILLED = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT})
+#: How often the logs of running children are looked at.
+LOG_LOOK_S = 2.0
 #: How many of its last lines are shown when a start is refused.
 _TAIL = 5
 
@@ -46,6 +48,7 @@ class Supervisor:
         self._say, self._clock = say, clock
         self._signals = SignalWait()
         self._processes: list[Process] = []
+        self._trimmed_at = clock()
 
     def __enter__(self) -> Supervisor:
         self._signals.__enter__()
@@ -109,13 +112,22 @@ class Supervisor:
     def _turn(self, longest_s: float) -> None:
         now = self._clock()
         due = [process.again_at - now for process in self._processes if process.again_at is not None]
-        self._signals.wait(min([longest_s, *due]))
+        self._signals.wait(min([longest_s, LOG_LOOK_S, *due]))
         if self._signals.stop_asked:
             raise StopAsked
         self._reap()
+        self._trim_logs()
         for process in self._processes:
             if process.again_at is not None and process.again_at <= self._clock():
                 self._spawn(process)
+
+    def _trim_logs(self) -> None:
+        if self._clock() < self._trimmed_at + LOG_LOOK_S:
+            return
+        self._trimmed_at = self._clock()
+        for process in self._processes:
+            if process.child.log is not None:
+                trim_log(process.child.log)
 
     def _spawn(self, process: Process) -> None:
         try:

@@ -77,6 +77,31 @@ def test_no_text_of_others_begins_a_line_or_drives_a_terminal(lines: io.StringIO
     ]
 
 
+def test_long_texts_are_cut(lines: io.StringIO) -> None:
+    logs.get("a").info("asked", extra=logs.fields(path="/" + "m" * 4000, status=404))
+    shown = "/" + "m" * (logs.FIELD_LIMIT - 1)
+    assert lines.getvalue().endswith(f" path={shown}…(+{4001 - logs.FIELD_LIMIT}) status=404\n")
+    logs.get("a").info("asked for %s", "m" * 10_000)
+    assert len(lines.getvalue().splitlines()[1]) < logs.MESSAGE_LIMIT + 100
+
+
+def test_a_cut_shows_no_part_of_a_secret(lines: io.StringIO) -> None:
+    for length in range(logs.FIELD_LIMIT - 40, logs.FIELD_LIMIT):
+        logs.get("a").info(
+            "asked", extra=logs.fields(url="x" * length + "redis://:hunter2@host/0 Bearer hunter2" + "x" * 99)
+        )
+    assert "hunter" not in lines.getvalue() and ":h" not in lines.getvalue()
+
+
+def test_a_traceback_is_cut_in_its_middle(lines: io.StringIO) -> None:
+    try:
+        raise ValueError("begin " + "m" * 100_000 + " end")
+    except ValueError:
+        logs.get("a").exception("failed")
+    text = lines.getvalue()
+    assert len(text) < logs.TRACEBACK_LIMIT + 500 and "begin" in text and text.endswith(" end\n")
+
+
 def test_no_value_reads_as_another_field(lines: io.StringIO) -> None:
     logs.get("a").info("asked", extra=logs.fields(model='x" status=200 \\'))
     assert lines.getvalue().endswith('asked model="x\\" status=200 \\\\"\n')

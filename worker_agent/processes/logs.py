@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from localai import log_files
+
 #: Lines of standard error that are kept in reach.
 RING_LINES = 200
 #: Lines of it that an error carries.
 TAIL_LINES = 20
-#: A log file above this size loses its beginning.
-LIMIT_BYTES = 32 * 1024 * 1024
+#: A log file above this size loses its beginning. It is looked at every few seconds, so it is documented as 32 MiB.
+LIMIT_BYTES = 24 * 1024 * 1024
 #: How much of the end is kept then.
 KEPT_BYTES = 1024 * 1024
 #: Bytes read for the last lines; a line longer than that is cut.
@@ -38,7 +40,7 @@ class OutputFiles:
 
     def last_lines(self, count: int = RING_LINES) -> list[str]:
         """The last lines of standard error."""
-        lines = _end_of(self.err, _READ_BYTES).decode(errors="replace").splitlines()
+        lines = log_files.end_of(self.err, _READ_BYTES).decode(errors="replace").splitlines()
         return lines[-min(count, RING_LINES) :]
 
     def tail(self) -> str:
@@ -46,13 +48,9 @@ class OutputFiles:
         return "\n".join(self.last_lines(TAIL_LINES))
 
     def trim(self) -> None:
-        """Cut files that have grown too large. Writers append, so they go on behind the cut."""
-        for path in (self.out, self.err):
-            if path.exists() and path.stat().st_size > LIMIT_BYTES:
-                kept = _end_of(path, KEPT_BYTES)
-                os.truncate(path, 0)
-                with open(path, "ab") as file:
-                    file.write(kept)
+        """Cut files that have grown too large. Never raises."""
+        for path in {self.out, self.err}:
+            log_files.trim(path, limit_bytes=LIMIT_BYTES, kept_bytes=KEPT_BYTES)
 
 
 def open_output(folder: Path, name: str, *, merged: bool = False) -> OutputFiles:
@@ -83,13 +81,3 @@ def process_of(stem: str) -> tuple[str, int] | None:
     """Model and slot of a file name; None for the output of anything else, and for a name that was cut."""
     model, mark, slot = unquote(stem).rpartition("#")
     return (model, int(slot)) if mark and model and slot.isdecimal() and _CUT not in stem else None
-
-
-def _end_of(path: Path, count: int) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - count))
-            return file.read()
-    except FileNotFoundError:
-        return b""

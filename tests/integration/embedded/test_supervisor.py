@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from localai.embedded.process import LOG_LIMIT_BYTES, Process
+from localai.embedded.process import LOG_KEPT_BYTES, LOG_LIMIT_BYTES, Process
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
 from tests.embedded_servers import ROOT, clean_environment
@@ -66,8 +66,8 @@ def test_what_ends_unasked_is_started_again_after_a_pause_and_told(tmp_path: Pat
             os.kill(pids(tmp_path, "child")[-1], signal.SIGKILL)
             assert supervisor.wait_until(lambda count=count: len(pids(tmp_path, "child")) > count, LIMIT_S)
     assert len(told) == 2
-    assert "child ended with signal SIGKILL" in told[0] and "again in 0.5 s" in told[0] and "child.log" in told[0]
-    assert "again in 1 s" in told[1]
+    assert "child ended with signal SIGKILL" in told[0] and "again in 0.05 s" in told[0] and "child.log" in told[0]
+    assert "again in 0.5 s" in told[1]
 
 
 def test_a_child_not_to_be_restarted_stays_down_and_the_others_up(tmp_path: Path) -> None:
@@ -249,14 +249,52 @@ def test_children_are_started_from_the_main_thread_only(tmp_path: Path) -> None:
     assert failures and not pids(tmp_path, "child")
 
 
-def test_a_large_log_is_put_aside_at_the_next_start(tmp_path: Path) -> None:
+def test_a_large_log_is_cut_before_a_child_appends_to_it(tmp_path: Path) -> None:
     log = tmp_path / "child.log"
-    with log.open("wb") as file:
-        file.truncate(LOG_LIMIT_BYTES + 1)
+    log.write_bytes(b"a line\n" * (LOG_LIMIT_BYTES // 7 + 1))
     with Supervisor(lambda _: None) as supervisor:
         supervisor.start([waiting("child", tmp_path)])
-    assert log.stat().st_size < 1000
-    assert (tmp_path / "child.log.1").stat().st_size > LOG_LIMIT_BYTES
+    assert 0 < log.stat().st_size <= LOG_KEPT_BYTES
+    assert set(log.read_bytes().splitlines()) == {b"a line"}
+
+
+#: Writes a line at each SIGUSR1, more than the limit at the first.
+_WRITES = """
+import os, signal, sys
+def write(number, frame):
+    global count
+    count += 1
+    if count == 1:
+        for _ in range(int(sys.argv[2])):
+            os.write(1, b"x" * 1023 + b"\\n")
+    os.write(1, b"line %d\\n" % count)
+count = 0
+signal.signal(signal.SIGUSR1, write)
+with open(sys.argv[1], "a") as file:
+    file.write(f"{os.getpid()}\\n")
+while True:
+    signal.pause()
+"""
+
+
+def test_the_log_of_a_running_child_stays_within_its_size(tmp_path: Path) -> None:
+    log = tmp_path / "child.log"
+    child = program("child", _WRITES, tmp_path, ready=lambda: bool(pids(tmp_path, "child")))
+    child = replace(child, argv=(*child.argv, str(LOG_LIMIT_BYTES // 1024 + 1)), stop_signal=signal.SIGKILL)
+    with Supervisor(lambda _: None) as supervisor:
+        supervisor.start([child])
+        (pid,) = pids(tmp_path, "child")
+        os.kill(pid, signal.SIGUSR1)
+        assert supervisor.wait_until(lambda: _last_line(log) == b"line 1", LIMIT_S)
+        assert supervisor.wait_until(lambda: log.stat().st_size <= LOG_KEPT_BYTES, LIMIT_S)
+        os.kill(pid, signal.SIGUSR1)
+        assert supervisor.wait_until(lambda: _last_line(log) == b"line 2", LIMIT_S), "the child goes on behind the cut"
+        assert log.stat().st_size <= LOG_KEPT_BYTES + 100 and b"\nline 1\nline 2\n" in log.read_bytes()
+        assert list(tmp_path.glob("child.log*")) == [log]
+
+
+def _last_line(log: Path) -> bytes:
+    return log.read_bytes()[-100:].split(b"\n")[-2] if log.exists() and log.stat().st_size else b""
 
 
 #: A supervisor in a process of its own, so that it can be killed, frozen or be process 1.

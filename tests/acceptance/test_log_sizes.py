@@ -1,0 +1,47 @@
+"""The logs of `localai up` stay within their size while it runs, whatever clients ask for."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import httpx2
+import pytest
+
+from localai.embedded.process import LOG_KEPT_BYTES, LOG_LIMIT_BYTES
+from tests.acceptance.cluster import API_KEY, Cluster, wait_for
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+
+REQUESTS = int(os.environ.get("LOG_REQUESTS", "200"))
+
+
+def test_long_names_make_no_long_lines(cluster: Cluster) -> None:
+    up = cluster.up()
+    log = up.logs / "web.log"
+    before = log.stat().st_size
+    with httpx2.Client(base_url=up.url, headers={"Authorization": f"Bearer {API_KEY}"}, timeout=60) as client:
+        for number in range(REQUESTS):
+            name = f"{number:08}" + "m" * 3892
+            assert client.get(f"/v1/models/{name}").status_code == 404
+            assert client.post("/v1/embeddings", json={"model": name, "input": "x"}).status_code in (400, 404)
+    wait_for("the last line", lambda: log.read_text().count(f"/v1/models/{REQUESTS - 1:08}") == 1)
+    grown = log.stat().st_size - before
+    assert grown < REQUESTS * 2 * 700, f"{grown / REQUESTS / 2:.0f} bytes for each request"
+
+
+def test_every_log_is_cut_while_its_process_writes_it(cluster: Cluster) -> None:
+    up = cluster.up()
+    up.wait_for_nodes(1)
+    logs = sorted(up.logs.glob("*.log"))
+    assert {log.stem for log in logs} == {"web", "control", "agent", "postgres", "nats", "valkey"}
+    for log in logs:
+        with log.open("ab") as file:
+            file.write(b"x" * 1023 + b"\n" * (LOG_LIMIT_BYTES // 1024 + 1) + b"y" * LOG_LIMIT_BYTES + b"\nlast\n")
+    wait_for("every log cut", lambda: all(log.stat().st_size <= LOG_KEPT_BYTES + 65536 for log in logs), 30)
+    assert up.get("/v1/models?after=the-cut").status_code == 200
+    wait_for("a line behind the cut", lambda: b"path=/v1/models" in (up.logs / "web.log").read_bytes())
+    up.process.child("postgres").send_signal(signal.SIGHUP)
+    wait_for("a line of PostgreSQL behind the cut", lambda: b"SIGHUP" in (up.logs / "postgres.log").read_bytes())
+    assert all(log.stat().st_size <= LOG_KEPT_BYTES + 65536 for log in logs)
+    assert up.process.stop() == 0
