@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
+import psycopg2.extras  # noqa: F401  # the dialect imports it with the first engine: forks inherit it from here
 import sqlalchemy
+import sqlalchemy.dialects.postgresql.psycopg2  # the same
 from psycopg2 import extensions
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL, make_url

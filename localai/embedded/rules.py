@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Pause before the first new start of a child that was ready. Doubles with each end.
-FIRST_DELAY_S = 0.5
+#: Pause before the first new start of a child that was ready: most ends are single accidents, and clients wait.
+FIRST_DELAY_S = 0.05
+#: Pause before the second one. Doubles with each further end.
+SECOND_DELAY_S = 0.5
 #: A child that always ends is tried twice a minute: soon enough to recover alone, rare enough not to fill a disk.
 LAST_DELAY_S = 30.0
 #: A child that stayed up for this long has recovered; its next end counts as the first.
@@ -70,5 +72,7 @@ def after_end(end: End) -> StartAgain | GiveUp | LeaveEnded | SetAside:
 
 def backoff_s(failures: int) -> float:
     """Pause before the next start after so many ends in a row before this one."""
+    if failures == 0:
+        return FIRST_DELAY_S
     # The exponent is capped before the power is taken: the count has no bound.
-    return min(LAST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(failures, 16))
+    return min(LAST_DELAY_S, SECOND_DELAY_S * 2.0 ** min(failures - 1, 16))

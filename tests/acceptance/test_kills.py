@@ -180,3 +180,42 @@ def test_sc_02_leftovers_of_a_killed_worker_are_gone_before_it_is_ready(cluster:
     assert frontend.chat_until_answered("stubborn").status_code == 200
     assert frontend.nodes()[0]["id"] == node["id"]
     assert again.stop() == 0
+
+
+def test_a_web_process_that_died_costs_little_cpu_until_the_next_answer(cluster: Cluster) -> None:
+    """Seconds of CPU, and not of the clock: a busy machine stretches the second and not the first."""
+    up = cluster.up()
+    master = up.process.child("gunicorn")
+    old = victim(up, "web worker")
+    old.kill()
+    new = wait_for("another worker", lambda: _child_but(master, old.pid))
+    wait_for("an answer", lambda: _answers(up))
+    assert _cpu_s(new) < 1.0, "a worker inherits its modules"
+
+    master.kill()
+    again = wait_for("another master", lambda: _child_but(psutil.Process(up.process.pid), master.pid, "gunicorn"))
+    wait_for("an answer", lambda: _answers(up))
+    assert _cpu_s(again, *again.children()) < 5.0
+    assert "starting it again in 0.05 s" in up.process.text()
+
+
+def _child_but(parent: psutil.Process, pid: int, word: str = "") -> psutil.Process | None:
+    for child in parent.children():
+        try:
+            if child.pid != pid and alive(child) and word in " ".join(child.cmdline()):
+                return child
+        except psutil.NoSuchProcess:
+            continue
+    return None
+
+
+def _answers(up: Frontend) -> bool:
+    try:
+        return httpx2.get(up.url + "/readyz", timeout=5).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def _cpu_s(*processes: psutil.Process) -> float:
+    times = [process.cpu_times() for process in processes]
+    return sum(spent.user + spent.system for spent in times)

@@ -38,8 +38,8 @@ def end(**changes: Any) -> End:
     return End(**{**values, **changes})
 
 
-def test_the_pause_doubles_from_half_a_second_to_thirty() -> None:
-    assert [backoff_s(count) for count in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+def test_the_first_new_start_comes_at_once_then_the_pause_doubles_from_half_a_second_to_thirty() -> None:
+    assert [backoff_s(count) for count in range(9)] == [0.05, 0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
 def test_the_pause_has_a_bound_after_any_number_of_ends() -> None:
@@ -53,10 +53,10 @@ def test_each_end_soon_after_a_start_counts() -> None:
         assert isinstance(decision, StartAgain)
         failures = decision.failures
         pauses.append(decision.in_s)
-    assert pauses == [0.5, 1, 2, 4]
+    assert pauses == [0.05, 0.5, 1, 2]
 
 
-@pytest.mark.parametrize(("up_s", "pause_s"), [(STABLE_AFTER_S - 0.1, 16.0), (STABLE_AFTER_S, FIRST_DELAY_S)])
+@pytest.mark.parametrize(("up_s", "pause_s"), [(STABLE_AFTER_S - 0.1, 8.0), (STABLE_AFTER_S, FIRST_DELAY_S)])
 def test_a_child_that_stayed_up_for_a_minute_has_recovered(up_s: float, pause_s: float) -> None:
     assert after_end(end(failures=5, up_s=up_s)) == StartAgain(pause_s, 6 if up_s < STABLE_AFTER_S else 1)
 
