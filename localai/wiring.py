@@ -134,8 +134,12 @@ def make_configs(settings: Settings) -> ModelConfigs:
 
 
 def make_digests(settings: Settings) -> Digests:
-    """The digests that web and control processes of one frontend share."""
-    return Digests(models_folder(settings) / ".digests.json")
+    """The digests that web and control processes of one frontend share.
+
+    Frontends with one folder share them, too; a folder that cannot be written leaves them to the state folder.
+    """
+    state = StateFolder(settings.state_dir or default_state_dir())
+    return Digests(models_folder(settings) / ".digests.json", state.digests)
 
 
 def node_service(rows: Rows, settings: Settings, announcer: Announcer, bus: NatsBus | MemoryBus) -> NodeService[Moved]:

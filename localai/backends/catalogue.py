@@ -36,6 +36,8 @@ class Entry:
     builds: tuple[Build, ...] = ()
     #: All it can be used for, in the words of a config's `known_usecases`; empty means that nobody said.
     usecases: tuple[str, ...] = ()
+    #: Whether its models are files of the models folder in any case: it fetches nothing by itself.
+    reads_files_only: bool = False
     #: Listed only where tests ask for backends that fail on purpose.
     for_tests: bool = False
 
@@ -56,6 +58,7 @@ _ENTRIES = (
         name="llama-cpp",
         description="GGUF models with llama.cpp: chat, completion, structured output, embeddings",
         source=BUILTIN / "llama-cpp",
+        reads_files_only=True,
         builds=(
             Build("linux", "x86_64", glibc=(2, 17)),
             Build("linux", "aarch64", glibc=(2, 17)),
@@ -67,6 +70,7 @@ _ENTRIES = (
         name="minilm",
         description="Sentence encoders in ONNX: embeddings, and rerank by the angle between embeddings",
         source=BUILTIN / "minilm",
+        reads_files_only=True,
         usecases=("embeddings", "rerank"),
         builds=(
             Build("linux", "x86_64", glibc=(2, 28)),
@@ -130,6 +134,22 @@ def usecases_of(name: str) -> tuple[str, ...]:
     """All that a backend can be used for, where its entry says so."""
     wanted = canonical(name)
     return next((entry.usecases for entry in _ENTRIES if entry.name == wanted), ())
+
+
+def reads_files_only(name: str) -> bool:
+    """Whether a backend takes no hub id; False for a backend that the gallery does not know."""
+    wanted = canonical(name)
+    return any(entry.reads_files_only for entry in _ENTRIES if entry.name == wanted)
+
+
+def name_for_node(name: str, *, enable_fault: bool) -> str:
+    """The name of a backend as a node is asked for it.
+
+    A name that the gallery does not know may be a folder of the node: its agent decides. Raises OperationFailed
+    (backend_unknown) for a test backend that is switched off.
+    """
+    wanted = canonical(name)
+    return find(name, enable_fault=enable_fault).name if any(entry.name == wanted for entry in _ENTRIES) else wanted
 
 
 def check_machine(entry: Entry, machine: Platform) -> None:

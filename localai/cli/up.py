@@ -137,15 +137,20 @@ def _own_worker_hash(folder: StateFolder) -> str:
 
 
 def _write_default_models(settings: Settings, folder: StateFolder) -> None:
-    """Configs that are new in this release; one that a person removed is not written again."""
+    """Configs that are new in this release; one that a person removed is not written again.
+
+    Best effort: the folder may be read-only, or away for a while. It is made at the first start only, never in place of
+    one that is away.
+    """
     from localai.galleries.index import write_new_entries
 
     models = settings.models_path or folder.models
     try:
-        models.mkdir(parents=True, exist_ok=True)
-        write_new_entries(models, folder.path / "known-models.json")
+        if not (folder.known_models.exists() or folder.known_configs.exists()):
+            models.mkdir(parents=True, exist_ok=True)
+        write_new_entries(models, folder.known_models)
     except OSError as error:
-        raise StartRefused(f"the models folder {models} cannot be used: {error.strerror}") from None
+        say(f"the sample configs are not written to the models folder {models}: {error.strerror}")
 
 
 def _greeting(settings: Settings, folder: StateFolder) -> str:

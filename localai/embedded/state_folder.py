@@ -49,9 +49,19 @@ class StateFolder:
         return self.path / "models"
 
     @property
+    def known_models(self) -> Path:
+        """The names of the sample configs that were written (`localai.galleries.index`)."""
+        return self.path / "known-models.json"
+
+    @property
     def known_configs(self) -> Path:
         """The last usable configs of the models folder (`localai.models.memory`)."""
         return self.path / "model-configs.json"
+
+    @property
+    def digests(self) -> Path:
+        """Digests of model files, if the models folder does not take them (`localai.staging.digests`)."""
+        return self.path / "digests.json"
 
     @property
     def worker(self) -> Path:

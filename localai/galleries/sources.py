@@ -17,6 +17,8 @@ from localai.galleries import wheels
 from localai.galleries.workspaces import workspace
 from localai.jobs.disk_full import cause_of
 from localai.jobs.operation_rules import Cause
+from localai.models.fields import stays_below
+from localai.models.paths import find_file, why_unusable
 from localai.staging.digests import CHUNK_BYTES, Cancelled, Digests, Progress, ignore_progress, never
 
 #: Longest a download may last where nobody else bounds it; the job that runs it does, by silence and by a cap.
@@ -52,7 +54,7 @@ def fetch(
     with _as_failures(destination, models_folder):
         if destination.is_file() and (not sha256 or digests.digest(destination, read, cancelled) == sha256):
             return
-    with _as_failures(destination, models_folder), workspace(models_folder) as folder:
+    with _as_failures(destination, models_folder), workspace(_beside(destination, models_folder)) as folder:
         opened = _opened(
             uri, folder, models_folder, size=size, progress=reached, cancelled=cancelled, timeout_s=timeout_s
         )
@@ -135,13 +137,29 @@ def _copy(source: IO[bytes], target: Path, total: int, progress: Progress, cance
 
 def _allowed(path: Path, models_folder: Path) -> Path:
     """Configs come over the API too; they must not read other files of this machine."""
-    resolved = path.resolve()
-    if not resolved.is_relative_to(models_folder.resolve()):
+    relative = _below(path, models_folder)
+    if relative is None or not stays_below(relative):
         text = f"file://{path} is not below the models folder {models_folder}"
         raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
-    if not resolved.is_file():
-        raise OperationFailed(Cause.MODEL_FETCH_FAILED, f"file://{path} does not exist")
-    return resolved
+    found = find_file(models_folder, relative)
+    if found is None:
+        text = f"file://{path} cannot be fetched, {why_unusable(models_folder, relative)}"
+        raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
+    return found
+
+
+def _below(path: Path, models_folder: Path) -> str | None:
+    """The path relative to the models folder, which may be spelled with or without the links that lead to it."""
+    for folder in (models_folder.absolute(), models_folder.resolve()):
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
+    return None
+
+
+def _beside(destination: Path, models_folder: Path) -> Path:
+    """The models folder, or a folder on the destination's disk if a link leads to another one."""
+    parent = next(parent for parent in destination.parents if parent.is_dir())
+    return models_folder if parent.stat().st_dev == models_folder.stat().st_dev else parent
 
 
 @contextmanager
@@ -152,9 +170,15 @@ def _as_failures(destination: Path, models_folder: Path) -> Iterator[None]:
         raise OperationFailed(Cause.MODEL_FETCH_FAILED, f"the downloaded package is damaged: {error}") from None
     except OSError as error:
         cause = cause_of(error, Cause.MODEL_FETCH_FAILED)
-        free = shutil.disk_usage(models_folder).free
-        text = f"{destination} cannot be written: {error.strerror or error} ({free // 2**20} MiB free)"
+        text = f"{destination} cannot be written: {error.strerror or error}{_free(models_folder)}"
         raise OperationFailed(cause, text) from None
+
+
+def _free(folder: Path) -> str:
+    try:
+        return f" ({shutil.disk_usage(folder).free // 2**20} MiB free)"
+    except OSError:
+        return ""  # the folder is away
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
 from localai.backends import catalogue
-from localai.errors import OperationFailed
 from localai.galleries.install import InstallProgress, install_files
-from localai.jobs.operation_rules import Cause, StagedFile
+from localai.jobs.operation_rules import StagedFile
 from localai.loads.ports import LoadPlan
 from localai.models.config import ModelConfig
 from localai.models.loader import ModelConfigs
 from localai.models.options import model_options
+from localai.models.paths import require_folder
 from localai.staging.digests import Digests
+from localai.staging.hub_ids import hub_id
 from localai.staging.plan import ReadyFile, ready_files
 
 
@@ -28,15 +28,16 @@ class ConfigPlans:
     def plan(self, model: str, revision: str | None) -> LoadPlan:
         """The plan of a model; the folder is read again when what is known of it is not of ``revision``."""
         config = self._config(model, revision)
-        self._require_folder()
-        backend = catalogue.find(config.backend, enable_fault=self._enable_fault)
+        require_folder(self._folder)
+        backend = catalogue.name_for_node(config.backend, enable_fault=self._enable_fault)
+        main_file = None if hub_id(config, self._folder) else config.model
         files = ready_files(config, self._folder, self._digests)
         return LoadPlan(
             model=config.name,
             revision=config.revision,
-            backend=backend.name,
-            identity=None if config.model else config.identity,
-            model_file=config.model,
+            backend=backend,
+            identity=None if main_file else config.identity,
+            model_file=main_file,
             files=None if files is None else tuple(_staged(file) for file in files),
             model_options=model_options(config),
             file_fields=config.file_fields,
@@ -47,7 +48,7 @@ class ConfigPlans:
     def install(self, model: str, progress: Callable[[InstallProgress], None], cancelled: Callable[[], bool]) -> None:
         """Fetch what is missing, and make every digest known."""
         config = self._config(model, None)
-        self._require_folder()
+        require_folder(self._folder)
         install_files(config, self._folder, self._digests, progress, cancelled)
 
     @property
@@ -56,14 +57,6 @@ class ConfigPlans:
 
     def _config(self, model: str, revision: str | None) -> ModelConfig:
         return self._configs.find(model, revision) or self._configs.require(model)
-
-    def _require_folder(self) -> None:
-        """A file of a folder that cannot be read is not a missing file."""
-        try:
-            os.scandir(self._folder).close()
-        except OSError as error:
-            text = f"the models folder {self._folder} cannot be read: {error.strerror}"
-            raise OperationFailed(Cause.MODELS_FOLDER_UNAVAILABLE, text) from None
 
 
 def _staged(file: ReadyFile) -> StagedFile:

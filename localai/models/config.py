@@ -100,7 +100,7 @@ class ModelConfig:
 
     name: str
     backend: str
-    #: The main file, relative to the models folder; None when there is nothing to stage.
+    #: The main file, relative to the models folder, or a hub id; None when there is nothing to stage.
     model: str | None = None
     description: str = ""
     disabled: bool = False
@@ -134,7 +134,7 @@ class ModelConfig:
 
     @property
     def identity(self) -> str:
-        """The model's logical name in calls: its file, or its name where it has none.
+        """The model's logical name in calls: its file or hub id, or its name if it has neither.
 
         A staged model's process gets the absolute path on its node instead (see `Order.identity`).
         """

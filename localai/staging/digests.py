@@ -15,8 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from localai import logs
 from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause
+
+log = logs.get(__name__)
 
 #: Large enough that hashing runs at the speed of the disk, small enough to notice a cancel.
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -43,9 +46,14 @@ class _Known:
 class Digests:
     """Digests of the files of one machine."""
 
-    def __init__(self, cache_file: Path | None = None) -> None:
-        """``cache_file`` is written whole on each new digest; a damaged one is an empty one."""
-        self._cache_file = cache_file
+    def __init__(self, *cache_files: Path) -> None:
+        """Each new digest is written to the first of ``cache_files`` that takes it; all of them are read.
+
+        A file is written whole, and a damaged one is an empty one.
+        """
+        self._cache_files = cache_files
+        #: The files that have refused a write; a later success is no matter of this process.
+        self._refused: set[Path] = set()
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
 
@@ -54,9 +62,9 @@ class Digests:
         status = path.stat()
         with self._lock:
             found = self._fresh(path, status)
-            if found is None and self._cache_file is not None:
+            if found is None and self._cache_files:
                 # Another process may have computed it since.
-                self._known = _read(self._cache_file) | self._known
+                self._known = self._read() | self._known
                 found = self._fresh(path, status)
             return found
 
@@ -78,9 +86,27 @@ class Digests:
         status = status or path.stat()
         with self._lock:
             self._known[_key(path)] = _Known(status.st_size, status.st_mtime_ns, sha256)
-            if self._cache_file is not None:
-                self._known = _read(self._cache_file) | self._known
-                _write(self._cache_file, self._known)
+            self._known = self._read() | self._known
+            self._write()
+
+    def _read(self) -> dict[str, _Known]:
+        found: dict[str, _Known] = {}
+        for cache_file in self._cache_files:
+            found |= _read(cache_file)
+        return found
+
+    def _write(self) -> None:
+        """Best effort: a digest that is not kept is computed again."""
+        for cache_file in self._cache_files:
+            if cache_file in self._refused:
+                continue
+            try:
+                _write(cache_file, self._known)
+            except OSError as error:
+                self._refused.add(cache_file)
+                log.warning("digests of model files are not kept in %s: %s", cache_file, error.strerror)
+            else:
+                return
 
     def _fresh(self, path: Path, status: os.stat_result) -> str | None:
         entry = self._known.get(_key(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from pathlib import Path
 from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause
 from localai.models.config import DownloadFile, ModelConfig
-from localai.models.fields import stays_below
+from localai.models.paths import files_of, find_file, why_unusable
 from localai.staging.digests import Digests
+from localai.staging.hub_ids import hub_id
 
 #: A model split into several files names its first; the engine opens the others itself.
 _FIRST_SHARD = re.compile(r"(?P<stem>.+)-00001-of-(?P<count>\d{5})\.gguf")
@@ -32,7 +32,7 @@ class PlannedFile:
 
 def missing_files(config: ModelConfig, models_folder: Path) -> tuple[DownloadFile, ...]:
     """Declared downloads that are not in the folder yet."""
-    return tuple(file for file in config.download_files if not (models_folder / file.filename).is_file())
+    return tuple(file for file in config.download_files if find_file(models_folder, file.filename) is None)
 
 
 def staged_files(config: ModelConfig, models_folder: Path) -> tuple[PlannedFile, ...]:
@@ -75,15 +75,14 @@ def ready_files(config: ModelConfig, models_folder: Path, digests: Digests) -> t
 
 
 def _named(config: ModelConfig, models_folder: Path) -> Iterator[str]:
-    if config.model:
+    if config.model and hub_id(config, models_folder) is None:
         yield from _shards(config.model)
     yield from config.file_fields.values()
     yield from (file.filename for file in config.download_files)
     for option in config.options:
         # An option may name a companion file; everything else in options is not a file, and never a reason to fail.
         value = option.partition(":")[2].strip()
-        # `Path.is_file` raises for a text that is too long for a name; this one says no.
-        if stays_below(value) and os.path.isfile(models_folder / value):
+        if find_file(models_folder, value) is not None:
             yield value
 
 
@@ -97,10 +96,8 @@ def _shards(name: str) -> list[str]:
 
 def _expanded(name: str, config: ModelConfig, models_folder: Path) -> list[Path]:
     """The file, or all files of the folder, of a name."""
-    path = models_folder / name
-    if path.is_file():
-        return [path]
-    files = sorted(inner for inner in path.rglob("*") if inner.is_file()) if path.is_dir() else []
+    files = files_of(models_folder, name)
     if not files:
-        raise OperationFailed(Cause.FILE_MISSING, f"model {config.name} needs {name}, which is not in {models_folder}")
+        text = f"model {config.name} needs {name}, {why_unusable(models_folder, name)}"
+        raise OperationFailed(Cause.FILE_MISSING, text)
     return files

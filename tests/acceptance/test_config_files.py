@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +154,84 @@ def test_a_models_folder_that_is_away_stops_no_warm_model(site: Site) -> None:
     assert site.frontend.chat("unknown").status_code == 404
     assert site.frontend.chat_until_answered("cold").status_code == 200
     assert site.frontend.jobs(kind="model.unload", subject="warm") == []
+
+
+def test_a_link_to_another_disk_is_staged_as_the_file_it_leads_to(site: Site) -> None:
+    disk = site.cluster.folder / "disk"
+    disk.mkdir()
+    (disk / "big.bin").write_bytes(b"weights" * 1000)
+    (site.cluster.models / "linked.bin").symlink_to(disk / "big.bin")
+    site.serve("linked", parameters={"model": "linked.bin"})
+    staged = site.cluster.folder / "w-data" / "models" / "linked" / "linked.bin"
+    assert staged.read_bytes() == (disk / "big.bin").read_bytes()
+    assert not staged.is_symlink()
+
+
+def test_a_link_that_leads_nowhere_is_named_before_anything_is_placed(site: Site) -> None:
+    link = site.cluster.models / "dangling.bin"
+    link.symlink_to("nowhere.bin")
+    site.cluster.model("dangling", parameters={"model": "dangling.bin"})
+    site.frontend.wait_for_model("dangling")
+    refused = site.frontend.chat("dangling")
+    assert refused.status_code == 503
+    assert f"{link} is a link to nowhere.bin, which cannot be reached" in refused.json()["error"]["message"]
+    (job,) = site.frontend.jobs(kind="model.load", subject="dangling")
+    assert (job["error_cause"], job["node_id"]) == ("file_missing", None)
+
+
+def test_a_hub_id_goes_to_the_backend_as_it_is_and_stages_nothing(site: Site) -> None:
+    site.serve("hub", parameters={"model": "organisation/model-1.5b"})
+    assert site.frontend.jobs(kind="model.install", subject="hub") == []
+    assert not any((site.cluster.folder / "w-data" / "models" / "hub").rglob("*"))
+    site.cluster.model("file", parameters={"model": "organisation/model.gguf"})
+    site.frontend.wait_for_model("file")
+    assert "organisation/model.gguf, which is not in" in site.frontend.chat("file").json()["error"]["message"]
+
+
+def test_a_backend_that_only_the_worker_has_is_used(site: Site) -> None:
+    own = site.cluster.folder / "w-data" / "backends" / "of-my-own"
+    site.serve("first-install")  # installs the fault backend, whose folder is copied
+    shutil.copytree(own.with_name("fault"), own)
+    (own / "metadata.json").unlink()
+    site.serve("mine", backend="of-my-own")
+    site.cluster.model("nobodys", backend="of-nobody")
+    site.frontend.wait_for_model("nobodys")
+    refused = site.frontend.chat("nobodys")
+    assert refused.status_code == 503
+    assert "no backend is named 'of-nobody'" in refused.json()["error"]["message"]
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """The folder on a read-only mount; for an account that may not mount, a folder without the right to write."""
+    mounted = os.geteuid() == 0
+    if mounted:
+        subprocess.run(["mount", "--bind", folder, folder], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+    else:
+        folder.chmod(0o555)
+    try:
+        yield
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+        else:
+            folder.chmod(0o755)
+
+
+def test_a_read_only_models_folder_and_a_fresh_state_folder_serve(cluster: Cluster, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "weights.bin").write_bytes(b"weights")
+    (models / "m.yaml").write_text("name: m\nbackend: fault\nparameters: {model: weights.bin}\n")
+    with read_only(models):
+        up = cluster.up(LOCALAI_MODELS_PATH=str(models))
+        response = up.chat("m")
+        assert response.status_code == 200, response.text
+        jobs = [job for kind in ("model.load", "model.install") for job in up.jobs(kind=kind)]
+        assert {job["state"] for job in jobs} == {"succeeded"}
+        assert up.process.text().count("the sample configs are not written") == 1
+        assert "weights.bin" in (cluster.state_dir / "digests.json").read_text()
+        assert up.logs.joinpath("control.log").read_text().count("digests of model files are not kept in") == 1
+        assert sorted(path.name for path in models.iterdir()) == ["m.yaml", "weights.bin"]
+        up.process.stop()

@@ -16,6 +16,7 @@ import gevent
 from flask import Blueprint, Response, request
 
 from localai.errors import NotFound
+from localai.models.paths import find_file, require_folder
 from web.access import Access, open_to
 from web.identity import bearer
 from web.services import services
@@ -60,14 +61,10 @@ class Range:
 
 
 def file_below(folder: Path, path: str) -> Path:
-    """The file of a relative path. Raises NotFound for what is no file inside the folder, links followed."""
-    root = Path(os.path.realpath(folder))
-    try:
-        found = Path(os.path.realpath(root / path))
-        inside = found.is_relative_to(root) and found.is_file()
-    except (OSError, ValueError):
-        inside = False
-    if not inside:
+    """The file of a relative path, links followed. Raises NotFound, ModelsFolderUnavailable."""
+    found = find_file(folder, path)
+    if found is None:
+        require_folder(folder)
         raise NotFound(f"there is no file {path!r} in the models folder")
     return found
 

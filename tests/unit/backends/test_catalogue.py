@@ -89,3 +89,10 @@ def test_own_environments_are_pinned_exactly(name: str) -> None:
     ]
     assert lines
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9.]+", line) for line in lines)
+
+
+def test_a_backend_that_the_gallery_does_not_know_is_left_to_the_node() -> None:
+    assert catalogue.name_for_node("llama", enable_fault=False) == "llama-cpp"
+    assert catalogue.name_for_node("of-my-own", enable_fault=False) == "of-my-own"
+    with pytest.raises(OperationFailed, match="no backend is named 'fault'"):
+        catalogue.name_for_node("fault", enable_fault=False)

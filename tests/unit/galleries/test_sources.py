@@ -118,10 +118,20 @@ def test_an_address_of_an_unknown_kind_is_refused_with_the_known_ones(models: Pa
 
 def test_files_outside_the_models_folder_cannot_be_fetched(models: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
-    (models / "link").symlink_to(tmp_path / "secret")
-    for path in (tmp_path / "secret", models / ".." / "secret", models / "link"):
+    for path in (tmp_path / "secret", models / ".." / "secret", models / "." / ".." / "secret"):
         with pytest.raises(OperationFailed, match="not below the models folder"):
             fetch(f"file://{path}", "", models / "a", models_folder=models, digests=Digests())
+
+
+def test_a_link_in_the_models_folder_is_fetched_as_the_file_it_leads_to(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "other-disk").write_bytes(CONTENT)
+    (models / "link").symlink_to(tmp_path / "other-disk")
+    fetch(f"file://{models / 'link'}", "", models / "a", models_folder=models, digests=Digests())
+    assert (models / "a").read_bytes() == CONTENT
+    assert not (models / "a").is_symlink()
+    (models / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OperationFailed, match=r"dangling is a link to .*nowhere, which cannot be reached"):
+        fetch(f"file://{models / 'dangling'}", "", models / "b", models_folder=models, digests=Digests())
 
 
 def test_progress_never_goes_back_and_never_passes_the_total() -> None:

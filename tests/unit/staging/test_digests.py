@@ -74,3 +74,22 @@ def test_a_cancel_ends_the_reading(file: Path) -> None:
 def test_a_file_that_does_not_exist_has_no_digest(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Digests().known(tmp_path / "none")
+
+
+def test_a_folder_that_takes_no_file_leaves_digests_to_the_next(
+    file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusing, taking = tmp_path / "none" / "digests.json", tmp_path / "digests.json"
+    digests = Digests(refusing, taking)
+    sha256 = digests.digest(file)
+    digests.remember(file, sha256)
+    assert Digests(refusing, taking).known(file) == sha256
+    assert caplog.text.count("are not kept in") == 1
+    assert Digests(refusing).digest(file) == sha256, "without any place to keep it, it is computed all the same"
+
+
+def test_digests_of_both_files_are_known(file: Path, tmp_path: Path) -> None:
+    shared, own = tmp_path / "shared.json", tmp_path / "own.json"
+    sha256 = Digests(own).digest(file)
+    assert Digests(shared, own).known(file) == sha256
+    assert Digests(own, shared).known(file) == sha256

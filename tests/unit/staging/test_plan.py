@@ -11,6 +11,7 @@ from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause
 from localai.models.config import ModelConfig, parse_config
 from localai.staging.digests import Digests
+from localai.staging.hub_ids import hub_id
 from localai.staging.plan import missing_files, ready_files, staged_files
 
 pytestmark = pytest.mark.unit
@@ -85,6 +86,39 @@ def test_st_03_a_declared_file_that_is_nowhere_fails_with_its_cause_and_name(tmp
     assert "main.bin" in caught.value.message
 
 
+def test_links_to_another_disk_are_staged_as_the_files_they_lead_to(tmp_path: Path) -> None:
+    models, disk = tmp_path / "models", tmp_path / "disk"
+    models.mkdir()
+    put(disk, "big.bin", "sub/part.bin")
+    (models / "main.bin").symlink_to(disk / "big.bin")
+    (models / "folder").symlink_to(disk / "sub")
+    (disk / "sub" / "again").symlink_to(disk / "sub")
+    found = staged_files(config(parameters={"model": "main.bin"}, mmproj="folder"), models)
+    assert [(file.path, file.size) for file in found] == [("main.bin", 7), ("folder/part.bin", 12)]
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("nowhere", "is a link to nowhere, which cannot be reached"),
+        ("main.bin", "is a link to main.bin, which cannot be reached"),
+        ("..", "is a link to .., which contains the models folder"),
+        (".", "is a link to ., which contains the models folder"),
+        ("/dev/null", "is not a regular file"),
+    ],
+)
+def test_a_link_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path, target: str, reason: str) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    (tmp_path / "beside").write_text("no model")
+    (models / "main.bin").symlink_to(target)
+    with pytest.raises(OperationFailed) as caught:
+        staged_files(config(parameters={"model": "main.bin"}), models)
+    assert caught.value.cause == Cause.FILE_MISSING
+    assert reason in caught.value.message
+    assert str(models / "main.bin") in caught.value.message
+
+
 def test_missing_downloads_are_named(tmp_path: Path) -> None:
     put(tmp_path, "here.bin")
     wanted = config(download_files=[download("here.bin"), download("sub/gone.bin")])
@@ -108,3 +142,34 @@ def test_a_file_that_is_not_what_was_promised_is_not_ready(tmp_path: Path) -> No
     digests = Digests()
     digests.digest(tmp_path / "main.bin")
     assert ready_files(wanted, tmp_path, digests) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "keys", "found"),
+    [
+        ("organisation/model-1.5b", {}, True),
+        ("organisation/model", {"backend": "transformers"}, True),
+        ("organisation/model", {"backend": "llama-cpp"}, False),
+        ("organisation/model", {"backend": "llama"}, False),
+        ("organisation/model", {"backend": "minilm"}, False),
+        ("organisation/model.gguf", {}, False),
+        ("organisation/model.SAFETENSORS", {}, False),
+        ("organisation/sub/model", {}, False),
+        ("model", {}, False),
+        ("here/model", {}, False),
+        ("organisation/model", {"download_files": [download("organisation/model/weights.bin")]}, False),
+        ("organisation/model", {"download_files": [download("side.bin")]}, True),
+    ],
+)
+def test_a_name_is_a_hub_id_only_if_nothing_suggests_a_file(
+    tmp_path: Path, model: str, keys: dict[str, Any], found: bool
+) -> None:
+    (tmp_path / "here").mkdir()
+    put(tmp_path, "side.bin")
+    wanted = config(parameters={"model": model}, **keys)
+    assert hub_id(wanted, tmp_path) == (model if found else None)
+    if found:
+        assert model not in [file.path for file in staged_files(wanted, tmp_path)]
+    else:
+        with pytest.raises(OperationFailed):
+            staged_files(wanted, tmp_path)
