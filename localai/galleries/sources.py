@@ -46,6 +46,10 @@ def fetch(
 
     Raises OperationFailed: model_fetch_failed, digest_mismatch, disk_full, cancelled.
     """
+    if destination.is_symlink() and not destination.exists():
+        # The disk that holds the file may be away: the link must not become a download onto this disk.
+        text = f"{destination} is a link to {os.readlink(destination)}, which cannot be reached; nothing was fetched"
+        raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
     reached = Reached(progress)
 
     def read(_done: int, total: int) -> None:

@@ -17,6 +17,9 @@ from localai.errors import BadInput
 from localai.models.config import ModelConfig, parse_config
 from localai.models.documents import read_documents
 
+#: A file that changes for so long is named: its writer never ends, or its file system changes what it says of it.
+RESTLESS_S = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -87,6 +90,8 @@ class ConfigFile:
         self._seen: Look | None = None
         self._seen_at = 0.0
         self._taken: Look | None = None
+        #: Since when each look was newer than the content that was taken.
+        self._restless_since: float | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -121,9 +126,15 @@ class ConfigFile:
         if seen != self._seen:
             self._seen, self._seen_at = seen, now
         if seen == self._taken:
+            self._restless_since = None
             return
+        if self._restless_since is None:
+            self._restless_since = now
         is_still = now - self._seen_at >= still_s
         if not is_still and (self._usable or self._taken is not None):
+            if now - self._restless_since >= RESTLESS_S:
+                text = f"changes all the time, for {RESTLESS_S:g} s or more: what it had before stays in force"
+                self.problems = {self.path.name: text}
             return
         reading = self._read(seen)
         if look_at(self.path) != seen:
@@ -154,7 +165,7 @@ class ConfigFile:
         return read(self.path)
 
     def _take(self, reading: Reading, seen: Look) -> None:
-        self._taken = seen
+        self._taken, self._restless_since = seen, None
         if not reading.problems:
             self.configs, self.problems, self._usable = reading.configs, {}, True
             self.kept = reading.configs

@@ -21,7 +21,7 @@ log = logs.get(__name__)
 STILL_S = 1.0
 _OUTDATED = (
     "another revision of this model is in force, set by a newer file on another frontend; "
-    "to put this file in force, change it or run `touch` on it, and reload"
+    "run `touch` on this file to put it in force"
 )
 
 

@@ -134,6 +134,14 @@ def test_a_link_in_the_models_folder_is_fetched_as_the_file_it_leads_to(models: 
         fetch(f"file://{models / 'dangling'}", "", models / "b", models_folder=models, digests=Digests())
 
 
+def test_a_link_to_a_disk_that_is_away_is_not_replaced_by_a_download(models: Path, tmp_path: Path) -> None:
+    (models / "linked.bin").symlink_to(tmp_path / "disk" / "linked.bin")
+    (models / "origin.bin").write_bytes(CONTENT)
+    with pytest.raises(OperationFailed, match="which cannot be reached; nothing was fetched"):
+        fetch(f"file://{models}/origin.bin", "", models / "linked.bin", models_folder=models, digests=Digests())
+    assert (models / "linked.bin").is_symlink()
+
+
 def test_progress_never_goes_back_and_never_passes_the_total() -> None:
     seen: list[tuple[int, int]] = []
     reached = Reached(lambda done, total: seen.append((done, total)))

@@ -95,6 +95,17 @@ def test_a_content_is_taken_only_when_the_file_was_still_for_a_second(folder: Fo
     assert folder.configs.is_settled
 
 
+def test_a_file_that_changes_all_the_time_is_named(folder: Folder) -> None:
+    for number in range(13):
+        folder.file.write_text(GOOD + f"seed: {number}\n" + "#" * number)
+        folder.configs.refresh()
+        folder.clock.now += 0.9
+    assert "changes all the time" in folder.configs.problems["m.yaml"]
+    assert folder.revision_now() == folder.revision
+    folder.settle()
+    assert folder.configs.problems == {}
+
+
 def test_a_file_that_is_away_for_a_moment_takes_no_model_away(folder: Folder) -> None:
     text = folder.file.read_text()
     folder.file.unlink()
