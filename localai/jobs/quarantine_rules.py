@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from localai.ids import JobId, NodeId
 from localai.jobs.job import Job, State
@@ -94,6 +95,14 @@ def longer(before: Streak | None, job: Job) -> Streak:
 def quarantined(streak: Streak, after: int) -> bool:
     """Whether a streak keeps the model off the node; ``after`` 0 never does."""
     return 0 < after <= streak.failures
+
+
+def against(streak: Streak | None, after: int) -> dict[str, Any]:
+    """What a streak says against its node, as fields of a `NodeOffer`."""
+    return {
+        "quarantine": streak if streak is not None and quarantined(streak, after) else None,
+        "lacks_backend": streak is not None and streak.cause == Cause.BACKEND_UNKNOWN,
+    }
 
 
 def blocking(quarantines: Sequence[Streak], serving: Collection[NodeId]) -> tuple[Streak, ...]:

@@ -50,11 +50,9 @@ def blocked(uow: UnitOfWork, model: str, revision: str | None, after: int) -> Qu
     return Quarantined(found) if found else None
 
 
-def held(uow: UnitOfWork, model: str, revision: str | None, after: int) -> Mapping[NodeId, Streak]:
-    """The nodes that a revision of a model is kept off."""
-    if not after:
-        return {}
-    return {streak.node_id: streak for streak in _streaks(uow, after, model=model, revision=revision)}
+def failures(uow: UnitOfWork, model: str, revision: str | None) -> Mapping[NodeId, Streak]:
+    """The failures in a row of a revision of a model, by node."""
+    return {streak.node_id: streak for streak in _streaks(uow, 1, model=model, revision=revision)}
 
 
 def forget(uow: UnitOfWork, job: Job) -> None:

@@ -15,7 +15,7 @@ from localai.jobs.event_rules import Finish, Place
 from localai.jobs.job import Job, Windows
 from localai.jobs.kinds import KINDS, MODEL_LOAD, Kinds
 from localai.jobs.ports import Intake, NewJob
-from localai.jobs.quarantine_rules import Streak
+from localai.jobs.quarantine_rules import Streak, against
 from localai.jobs.rows import EVENT_NAMES, one_job, record
 from localai.jobs.rows import SQL as JOBS_SQL
 from localai.loads import durations, quarantines
@@ -138,12 +138,12 @@ class PgLoadStore:
             subject = lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=job.subject))
             if subject["revision"] != job.revision:
                 return NotPlaced.OTHER_REVISION
-            held = quarantines.held(uow, job.subject, job.revision, self._quarantine_after)
-            chosen = choose(_offers(uow, job, reservation.order, None, held))
+            failed = quarantines.failures(uow, job.subject, job.revision)
+            chosen = choose(self._offers(uow, job, reservation.order, None, failed))
             if isinstance(chosen, NoRoom):
                 return chosen
             uow.execute(SQL["lock_node"], {"node": chosen.node_id})
-            if not isinstance(choose(_offers(uow, job, reservation.order, chosen.node_id, held)), Placement):
+            if not isinstance(choose(self._offers(uow, job, reservation.order, chosen.node_id, failed)), Placement):
                 return None
             return self._place_on(uow, job, owner, chosen, reservation)
 
@@ -178,6 +178,19 @@ class PgLoadStore:
         detail = {"node": chosen.node_name, "reserved_bytes": reservation.reserved_bytes}
         record(uow, EVENT_NAMES[Place], placed, owner, detail)
         return placed
+
+    def _offers(
+        self,
+        uow: UnitOfWork,
+        job: Job,
+        order: Mapping[str, Any],
+        node_id: NodeId | None,
+        failed: Mapping[NodeId, Streak],
+    ) -> Sequence[NodeOffer]:
+        wanted = order_files(job.subject, order.get("files"))
+        rows = uow.execute(SQL["node_offers"], {"node": node_id}).mappings()
+        judged = ((dict(row), against(failed.get(NodeId(row["id"])), self._quarantine_after)) for row in rows)
+        return [_offer(row, job.subject, wanted, judgement) for row, judgement in judged]
 
     @staticmethod
     def _route(uow: UnitOfWork, job: Job) -> None:
@@ -219,18 +232,10 @@ def _standing(uow: UnitOfWork, model: str, revision: str, evidence: Evidence) ->
     return judge(revision, evidence, InForce(**row)) if row is not None else Standing.NEVER_SERVED
 
 
-def _offers(
-    uow: UnitOfWork, job: Job, order: Mapping[str, Any], node_id: NodeId | None, held: Mapping[NodeId, Streak]
-) -> Sequence[NodeOffer]:
-    wanted = order_files(job.subject, order.get("files"))
-    rows = uow.execute(SQL["node_offers"], {"node": node_id})
-    return [_offer(dict(row), job.subject, wanted, held) for row in rows.mappings()]
-
-
 def _offer(
-    row: dict[str, Any], model: str, wanted: Mapping[FileKey, int] | None, held: Mapping[NodeId, Streak]
+    row: dict[str, Any], model: str, wanted: Mapping[FileKey, int] | None, judgement: Mapping[str, Any]
 ) -> NodeOffer:
     promises = promises_of(row.pop("promises"))
     holdings = holdings_of(row.pop("staged_files"), row.pop("process_memory"))
     counts = counted(promises, holdings, model=model, wanted=wanted, gpu=bool(row["total_vram"]))
-    return NodeOffer(**row, **counts, quarantine=held.get(NodeId(row["id"])))
+    return NodeOffer(**row, **counts, **judgement)

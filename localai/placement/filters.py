@@ -53,6 +53,8 @@ class NodeOffer:
     unloading: int = 0
     #: Loads of this revision of the model have failed there again and again.
     quarantine: Streak | None = None
+    #: Its last load of this revision failed because the node does not know the backend.
+    lacks_backend: bool = False
     max_replicas_per_model: int = 1
 
     @property

@@ -40,7 +40,8 @@ def place(demand: Demand, nodes: Sequence[NodeOffer], limits: Limits) -> Placeme
 
     A node that went silent under its last load goes last: a dead one is idle and has the most free memory of all, and
     would get every load until it counts as stale. Unknown is not full: a figure that a node does not report refuses
-    nothing, but a node that reports room goes first.
+    nothing, but a node that reports room goes first. A backend may be a folder that only some nodes have: a node that
+    did not know it goes after the others.
     """
     refused = {node.id: reason for node in nodes if (reason := refusal(demand, node, limits)) is not None}
     fitting = [node for node in nodes if node.id not in refused]
@@ -63,5 +64,5 @@ def refusal(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
     return None
 
 
-def _preference(node: NodeOffer) -> tuple[bool, int, int, str]:
-    return node.silent, node.replicas, -(node.free_memory() or 0), node.name
+def _preference(node: NodeOffer) -> tuple[bool, bool, int, int, str]:
+    return node.silent, node.lacks_backend, node.replicas, -(node.free_memory() or 0), node.name

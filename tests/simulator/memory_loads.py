@@ -12,7 +12,7 @@ from localai.jobs.event_rules import Finish, Place
 from localai.jobs.job import Job
 from localai.jobs.kinds import KINDS, MODEL_INSTALL, MODEL_LOAD, Kinds
 from localai.jobs.ports import Intake, NewJob
-from localai.jobs.quarantine_rules import Streak, blocking, quarantined
+from localai.jobs.quarantine_rules import Streak, against, blocking, quarantined
 from localai.jobs.rows import EVENT_NAMES
 from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Quarantined, Reservation
 from localai.models.revision_rules import Evidence, InForce, Standing, judge
@@ -201,15 +201,15 @@ class MemoryLoads:
         }
 
     def _offers(self, job: Job, order: Mapping[str, Any]) -> Sequence[NodeOffer]:
-        held = self._quarantines(job.subject, job.revision)
         wanted = order_files(job.subject, order.get("files"))
         nodes = sorted(self._tables.nodes.values(), key=lambda node: node.name)
-        return [self._offer(node, job.subject, wanted, held.get(node.id)) for node in nodes]
+        return [self._offer(node, job, wanted) for node in nodes]
 
-    def _offer(
-        self, node: Node, model: str, wanted: Mapping[FileKey, int] | None, quarantine: Streak | None
-    ) -> NodeOffer:
-        beat, figures = node.last_heartbeat, node.figures
+    def _offer(self, node: Node, job: Job, wanted: Mapping[FileKey, int] | None) -> NodeOffer:
+        beat, figures, model = node.last_heartbeat, node.figures, job.subject
+        streak = self._tables.streaks.get((model, job.revision, node.id))
+        if streak is not None:
+            streak = replace(streak, node_name=node.name)
         promises = [self._promise(row, beat) for row in self._tables.replicas.values() if row.node_id == node.id]
         return NodeOffer(
             id=NodeId(node.id),
@@ -223,7 +223,7 @@ class MemoryLoads:
             total_disk=figures.total_disk,
             available_disk=figures.available_disk,
             max_replicas_per_model=node.max_replicas_per_model,
-            quarantine=quarantine,
+            **against(streak, self._quarantine_after),
             **counted(promises, node.holdings, model=model, wanted=wanted, gpu=bool(figures.total_vram)),
         )
 

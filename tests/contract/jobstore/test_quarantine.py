@@ -139,6 +139,16 @@ def test_another_node_gets_the_load_until_it_has_failed_there_as_often(stores: S
     assert isinstance(refused, Quarantined) and [streak.node_name for streak in refused.streaks] == ["n1", "n2"]
 
 
+def test_after_a_node_did_not_know_the_backend_another_one_is_asked(stores: Stores) -> None:
+    first, _ = stores.register("n1")
+    second, _ = stores.register("n2")
+    fails(stores, 1, Cause.BACKEND_UNKNOWN, on=first)
+    job = placed(stores)
+    assert job.node_id == second
+    fail(stores, job, Cause.BACKEND_UNKNOWN)
+    assert placed(stores).node_id == first, "a node that did not know it is better than none"
+
+
 def test_another_revision_is_another_try_also_when_the_first_one_comes_back(stores: Stores) -> None:
     stores.register("n1")
     fails(stores, QUARANTINE_AFTER)

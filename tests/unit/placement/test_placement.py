@@ -126,6 +126,13 @@ def test_the_idlest_node_is_chosen_then_the_one_with_most_memory_then_by_name() 
     assert place(demand(), [*nodes, roomy], LIMITS) == Placement(node_id=NodeId("z"), node_name="z")
 
 
+def test_a_node_that_did_not_know_the_backend_goes_after_the_others_and_is_still_better_than_none() -> None:
+    without = node("a", lacks_backend=True, available_ram=15 * GIB)
+    other = node("b", replicas=3, available_ram=8 * GIB)
+    assert place(demand(), [without, other], LIMITS) == Placement(node_id=NodeId("b"), node_name="b")
+    assert place(demand(), [without], LIMITS) == Placement(node_id=NodeId("a"), node_name="a")
+
+
 def test_bu_03_a_node_that_went_silent_under_its_last_load_goes_last_and_is_still_better_than_none() -> None:
     quiet = node("a", silent=True, available_ram=15 * GIB)
     assert place(demand(), [quiet, node("b", replicas=3)], LIMITS) == Placement(node_id=NodeId("b"), node_name="b")
