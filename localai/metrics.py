@@ -191,6 +191,15 @@ QUARANTINES = AtScrape(
     FRONTEND,
 )
 
+UNHEALTHY_PROCESSES = _counter(
+    "localai_unhealthy_processes_total",
+    ("model", "cause"),
+    "processes",
+    "Loaded model processes that the agent ended because they served no more. Cause: `stalled` (it answered nothing "
+    "and used no processor time for the stall window), `refuses` (it refused connections).",
+    AGENT,
+)
+
 # Bytes and queues
 
 STAGING_BYTES = _counter(

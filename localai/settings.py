@@ -521,7 +521,13 @@ class Settings:
         "LOCALAI_HEALTH_INTERVAL",
         "duration",
         "15s",
-        "How often an agent checks that its model processes accept connections.",
+        "How often an agent checks that its model processes accept connections and answer.",
+    )
+    process_stall_window_s: float = _setting(
+        "LOCALAI_PROCESS_STALL_WINDOW",
+        "duration",
+        "60s",
+        "A loaded model process that answers nothing and uses no processor time for this long is killed.",
     )
     frontend_lease_ttl_s: float = _setting(
         "LOCALAI_FRONTEND_LEASE_TTL", "duration", "90s", "How long the row of a web process holds."

@@ -28,8 +28,10 @@ from worker_agent.install.commands import Commands
 from worker_agent.loading import Loader
 from worker_agent.operations import Operations
 from worker_agent.probes import readiness
-from worker_agent.processes import environ
-from worker_agent.processes.health import Dialed, HealthCheck, dial
+from worker_agent.processes import activity, environ
+from worker_agent.processes.dialing import Dialed, dial
+from worker_agent.processes.health import HealthCheck
+from worker_agent.processes.hearing import hear
 from worker_agent.processes.journal import Journal
 from worker_agent.processes.orphans import reap_orphans
 from worker_agent.processes.port_range import PortBounds, PortRange, is_free
@@ -99,8 +101,12 @@ class Agent:
         self._node_id = registered.node_id
         self._health = HealthCheck(
             serving=self.operations.serving,
-            dial=self._dial,
+            hear=partial(hear, place.addresses.dial_host),
+            activity=lambda running: activity.of_instance(running.pid, running.process_instance),
             end_process=self.operations.end_process,
+            clock=boottime,
+            interval_s=settings.health_interval_s,
+            stall_window_s=settings.process_stall_window_s,
         )
         self._tickers = [
             Ticker("watchdog", settings.watchdog_interval_s, self.operations.watch),
@@ -125,6 +131,7 @@ class Agent:
             queue_problem=self.queue.problem,
             serving=self.operations.serving,
             dial=self._dial,
+            process_problem=self._process_problem,
         )
 
     def end(self) -> list[Group]:
@@ -147,6 +154,12 @@ class Agent:
         last = threading.Thread(target=self.reporter.say_the_end, name="last-report", daemon=True)
         last.start()
         last.join(LAST_REPORT_S)
+
+    def _process_problem(self) -> str | None:
+        if (problem := self._health.problem()) is not None:
+            return problem
+        stuck = [f"{group.name} (pid {group.pid})" for group in self.supervisor.groups() if group.outlives_kill]
+        return f"the process group of {stuck[0]} does not end after KILL" if stuck else None
 
     def _tidy(self) -> None:
         self._journal.catch_up()

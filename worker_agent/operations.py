@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from localai import logs
@@ -41,8 +42,8 @@ class Endable(Protocol):
     def has_exited(self) -> bool:
         """Whether the leader of the group has ended."""
 
-    def end_soon(self) -> None:
-        """End the group on another thread. May be called again."""
+    def end_soon(self, grace_s: float | None = None) -> None:
+        """End the group on another thread. May be called again. ``grace_s``: TERM to KILL, None for the usual time."""
 
 
 @dataclass(slots=True)
@@ -266,14 +267,17 @@ class Operations:
             instance = live.running.process_instance if live else None
             return Stopping(plan.outcome, key, instance, must_end=plan.move is StopMove.END)
 
-    def end_process(self, instance: str, error: OperationError) -> bool:
-        """End one process whatever its operation is. False = it does not run here."""
+    def end_process(self, instance: str, error: OperationError, grace_s: float | None = None) -> bool:
+        """End one process whatever its operation is. False = it does not run here.
+
+        ``grace_s`` is the time between TERM and KILL; None means the usual one.
+        """
         with self._locked():
             live = self._processes.get(instance)
             if live is None:
                 return False
+            self._end(live, grace_s)
             self._doom(live.running.operation_key, error)
-            self._end(live)
             return True
 
     def wait_ended(self, key: Key, instance: str | None, timeout_s: float) -> bool:
@@ -390,11 +394,11 @@ class Operations:
                 self._end(live)
             self._settle(after.key)
 
-    def _end(self, live: _Live) -> None:
-        """Begin to end a group; the watchdog asks again until it is gone."""
+    def _end(self, live: _Live, grace_s: float | None = None) -> None:
+        """Begin to end a group, and say at once that it serves no more; the watchdog asks again until it is gone."""
         if not live.running.ending:
             live.running = replace(live.running, ending=True)
-            self._after.append(live.group.end_soon)
+            self._after += [self._changed, partial(live.group.end_soon, grace_s)]
 
     def _settle(self, key: Key) -> None:
         operation = self._find(key)

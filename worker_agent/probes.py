@@ -15,7 +15,7 @@ from waitress.server import create_server
 
 from localai import metrics
 from localai.errors import StartRefused
-from worker_agent.processes.health import Dialed, port_of
+from worker_agent.processes.dialing import Dialed, port_of
 from worker_agent.processes.rules import Running
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def readiness(
     queue_problem: Callable[[], str | None],
     serving: Callable[[], list[Running]],
     dial: Callable[[int], Dialed],
+    process_problem: Callable[[], str | None],
 ) -> str | None:
     """Why a registered agent is not ready, the first reason found; None when it is."""
     if (problem := queue_problem()) is not None:
@@ -95,7 +96,7 @@ def readiness(
     for running in serving():
         if dial(port_of(running)) is Dialed.REFUSED:
             return f"the process of {running.process_key} refuses connections"
-    return None
+    return process_problem()
 
 
 def _listen(host: str, port: int) -> socket.socket:

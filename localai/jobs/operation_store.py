@@ -107,7 +107,7 @@ class PgOperationStore:
             rows = self._rows(uow, node_id, report, "lock_jobs_on_node")
             findings = assess(node_id, report, rows)
             moved = self._apply_findings(uow, node_id, report, rows, findings)
-            routing_changed = self._delete_gone(uow, findings, rows)
+            routing_changed = self._change_replicas(uow, findings)
             after = {**rows.jobs, **{job.id: job for _, job in moved}}
             return ReportResult(findings=findings, rows=after, moved=moved, routing_changed=routing_changed)
 
@@ -188,8 +188,12 @@ class PgOperationStore:
         return job
 
     @staticmethod
-    def _delete_gone(uow: UnitOfWork, findings: Findings, rows: NodeRows) -> bool:
+    def _change_replicas(uow: UnitOfWork, findings: Findings) -> bool:
+        """Whether routing changed."""
         changed = False
+        for replica in findings.retired:
+            retired = uow.execute(SQL["retire_replica"], {"id": replica.id}).first()
+            changed = changed or retired is not None
         for replica in findings.gone:
             deleted = uow.execute(SQL["delete_replica"], {"id": replica.id}).first()
             changed = changed or (deleted is not None and deleted.state == "loaded")

@@ -445,6 +445,11 @@ RETURNING jobs.*, clock_timestamp() AS read_at;
 -- The row of a process that has ended.
 DELETE FROM replicas WHERE id = %(id)s AND state IN ('loaded', 'unloading') RETURNING id, job_id, state;
 
+-- retire_replica --
+-- The process lives and serves no more. Memory and slot stay taken until it has ended.
+UPDATE replicas SET state = 'unloading', updated_at = clock_timestamp()
+ WHERE id = %(id)s AND state = 'loaded' RETURNING id;
+
 -- delete_instance --
 -- The same by the name of the process.
 DELETE FROM replicas

@@ -54,6 +54,8 @@ class Findings:
     missing: tuple[Job, ...] = ()
     #: Pending stops of which the report is the proof.
     confirmed: tuple[Job, ...] = ()
+    #: Replica rows whose process lives and serves no more: it is being ended.
+    retired: tuple[ReplicaRow, ...] = ()
     #: Replica rows whose process has ended.
     gone: tuple[ReplicaRow, ...] = ()
     #: Cleanup jobs whose process has ended.
@@ -65,7 +67,8 @@ class Findings:
 
     @property
     def change_rows(self) -> bool:
-        return bool(self.reported or self.missing or self.confirmed or self.gone or self.cleaned or self.orphans)
+        changes = (self.reported, self.missing, self.confirmed, self.retired, self.gone, self.cleaned, self.orphans)
+        return any(changes)
 
 
 def assess(node_id: NodeId, report: Report, rows: NodeRows) -> Findings:
@@ -73,6 +76,7 @@ def assess(node_id: NodeId, report: Report, rows: NodeRows) -> Findings:
     listed = {operation_key(op.job_id, op.op_generation): op for op in report.operations}
     working = {operation_key(process.job_id, process.op_generation) for process in report.processes}
     running = {ProcessInstance(process.process_instance) for process in report.processes}
+    serving = {ProcessInstance(process.process_instance) for process in report.processes if process.ready}
 
     def of(job: Job) -> tuple[str, int]:
         return operation_key(job.id, job.op_generation or 0)
@@ -88,6 +92,9 @@ def assess(node_id: NodeId, report: Report, rows: NodeRows) -> Findings:
         missing=tuple(job for key, job in in_work.items() if key not in listed and _younger(job, report)),
         confirmed=tuple(
             job for job in pending if of(job) not in working and _has_ended(job, listed.get(of(job)), report)
+        ),
+        retired=tuple(
+            row for row in rows.replicas if row.state == "loaded" and row.process_instance in running - serving
         ),
         gone=tuple(
             row

@@ -44,7 +44,7 @@ class Group:
     def has_exited(self) -> bool:
         return bool(self.gone.is_set)
 
-    def end_soon(self) -> None:
+    def end_soon(self, grace_s: float | None = None) -> None:
         """As `Group.end_soon`: returns at once, may be called again."""
         self.machine.decide_end(self)
         if not self.ending and self.life.alive:

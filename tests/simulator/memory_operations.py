@@ -56,7 +56,7 @@ class MemoryOperations:
             return ReportResult(rows=rows.jobs)
         node.report_seq = report.seq
         moved = self._apply(node_id, report, rows, findings)
-        routing_changed = self._delete_gone(findings)
+        routing_changed = self._change_replicas(findings)
         after = {**rows.jobs, **{job.id: job for _, job in moved}}
         return ReportResult(findings=findings, rows=after, moved=moved, routing_changed=routing_changed)
 
@@ -166,8 +166,13 @@ class MemoryOperations:
         )
         return (Missing, after)
 
-    def _delete_gone(self, findings: Findings) -> bool:
+    def _change_replicas(self, findings: Findings) -> bool:
         changed = False
+        retired = {row.id for row in findings.retired}
+        for replica in [row for row in self._tables.replicas.values() if row.id in retired]:
+            if replica.state == "loaded":
+                self._tables.set_replica(replica, state="unloading")
+                changed = True
         ids = {row.id for row in findings.gone}
         for replica in [row for row in self._tables.replicas.values() if row.id in ids]:
             changed = self._tables.delete_replica(replica) or changed

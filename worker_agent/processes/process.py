@@ -57,6 +57,9 @@ class Group:
         self._hooks = hooks
         self._signals = threading.Lock()
         self._ending = False
+        self._killed = False
+        #: KILL was sent and did not end the group within its bound.
+        self.outlives_kill = False
         self._end_thread: threading.Thread | None = None
         self._listeners: list[Listener] = []
 
@@ -85,18 +88,30 @@ class Group:
         self._hooks.ending(self.instance)
         self.terminate()
         self._hooks.terminated(self.instance)
-        if not self.gone.wait(self._grace_s if grace_s is None else grace_s):
-            log.warning("TERM did not end the group, killing it", extra=logs.fields(process=self.name, pid=self.pid))
+        if not self.gone.wait(self._grace(grace_s)):
+            if not self._killed:
+                text = "TERM did not end the group, killing it"
+                log.warning(text, extra=logs.fields(process=self.name, pid=self.pid))
             self.kill()
-        return self.gone.wait(KILL_BOUND_S)
+        ended = self.gone.wait(KILL_BOUND_S)
+        if not ended and not self.outlives_kill:
+            self.outlives_kill = True
+            text = "KILL did not end the group: it is stuck inside the system and keeps its memory"
+            log.error(text, extra=logs.fields(process=self.name, pid=self.pid))
+        return ended
 
-    def end_soon(self) -> None:
+    def end_soon(self, grace_s: float | None = None) -> None:
         """`end` on a thread of its own; at most one at a time."""
         with self._signals:
             if self.gone.is_set() or (self._end_thread is not None and self._end_thread.is_alive()):
                 return
-            self._end_thread = threading.Thread(target=self.end, name=f"end-{self.name}", daemon=True)
+            self._end_thread = threading.Thread(target=self.end, args=(grace_s,), name=f"end-{self.name}", daemon=True)
             self._end_thread.start()
+
+    def _grace(self, grace_s: float | None) -> float:
+        if self._killed:
+            return 0.0
+        return self._grace_s if grace_s is None else grace_s
 
     def _signal(self, number: signal.Signals) -> None:
         with self._signals:
@@ -104,6 +119,7 @@ class Group:
             if self.gone.is_set():
                 return
             self._ending = True
+            self._killed = self._killed or number == signal.SIGKILL
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 

@@ -384,6 +384,38 @@ def test_a_finished_load_is_routable_and_its_process_s_end_takes_the_row(stores:
     assert stores.replica_rows() == []
 
 
+def test_a_process_that_serves_no_more_leaves_routing_at_once_and_keeps_its_row_until_it_has_ended(
+    stores: Stores,
+) -> None:
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    stores.operations.report(node, _report(incarnation, 1, job, OpState.READY))
+    assert isinstance(stores.loads.finish(stores.job(job.id), ME), Job)
+    (routed,) = stores.replicas.routing_snapshot().replicas
+    version = stores.replicas.routing_version()
+    process = ProcessReport(
+        process_instance=routed.process_instance,
+        model="m",
+        slot=routed.slot,
+        job_id=job.id,
+        op_generation=stores.job(job.id).op_generation or 0,
+        address=routed.address,
+        pid=7,
+        ready=True,
+    )
+    serves = Report(incarnation=incarnation, seq=2, processes=(process,))
+    assert not stores.operations.report(node, serves).routing_changed
+    ending = replace(serves, seq=3, processes=(replace(process, ready=False),))
+    assert stores.operations.report(node, ending).routing_changed
+    assert stores.replicas.routing_snapshot().replicas == ()
+    assert stores.replicas.routing_version() == version + 1
+    assert [row["state"] for row in stores.replica_rows()] == ["unloading"]
+    assert not stores.operations.report(node, replace(ending, seq=4)).routing_changed
+    assert stores.loads.request("m", "r1")[0] is Intake.CREATED, "another replica may be loaded beside it"
+    stores.operations.report(node, Report(incarnation=incarnation, seq=5))
+    assert "unloading" not in [row["state"] for row in stores.replica_rows()]
+
+
 def test_a_load_of_another_revision_or_life_is_not_finished(stores: Stores) -> None:
     node, incarnation = stores.register("n")
     job = _claimed(stores, node, incarnation)

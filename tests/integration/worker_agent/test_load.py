@@ -19,7 +19,7 @@ from tests.integration.worker_agent.conftest import MakeRig, Rig, faults, order
 from tests.integration.worker_agent.fake_frontend import LIMIT_S
 from tests.loopback import eventually
 from worker_agent.processes import proc_table
-from worker_agent.processes.health import Dialed, dial
+from worker_agent.processes.dialing import Dialed, dial
 
 pytestmark = pytest.mark.integration
 

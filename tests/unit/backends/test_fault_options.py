@@ -34,6 +34,7 @@ def test_no_options_mean_a_backend_that_behaves(faults: ModuleType) -> None:
         ("load_fail:cannot open: no such file", "load_fail", "cannot open: no such file"),
         (r"stderr:one\ntwo", "stderr", "one\ntwo"),
         ("require_files:a.bin, sub/b.bin", "require_files", ("a.bin", "sub/b.bin")),
+        ("hold_interpreter:16s", "hold_interpreter", 16.0),
         ("hang_in_predict:true", "hang_in_predict", True),
         ("map_model:true", "map_model", True),
         ("ignore_sigterm:false", "ignore_sigterm", False),

@@ -84,6 +84,18 @@ def test_a_replica_whose_process_is_not_listed_is_gone(replica: ReplicaRow, jobs
 
 
 @pytest.mark.parametrize(
+    ("state", "ready", "retired"),
+    [("loaded", False, True), ("loaded", True, False), ("unloading", False, False), ("loading", False, False)],
+)
+def test_a_replica_whose_process_is_being_ended_is_retired(state: str, ready: bool, retired: bool) -> None:
+    report = {"processes": (replace(PROCESS, ready=ready),)}
+    findings = found(SUCCEEDED, report=report, replicas=(replace(REPLICA, state=state),))
+    assert bool(findings.retired) == findings.change_rows == retired
+    assert not findings.gone
+    assert not findings.orphans
+
+
+@pytest.mark.parametrize(
     ("jobs", "replicas", "cleanup", "orphan"),
     [
         ((), (), False, True),

@@ -25,12 +25,14 @@ class Group:
     def __init__(self) -> None:
         self.exited = False
         self.ends = 0
+        self.graces: list[float | None] = []
 
     def has_exited(self) -> bool:
         return self.exited
 
-    def end_soon(self) -> None:
+    def end_soon(self, grace_s: float | None = None) -> None:
         self.ends += 1
+        self.graces.append(grace_s)
 
 
 class Table:
@@ -250,6 +252,24 @@ def test_a_process_that_no_row_wants_is_ended_by_its_instance(table: Table) -> N
     assert group.ends == 1
     assert table.operations.serving() == []
     assert not table.operations.snapshot()[1][0].ready
+
+
+def test_the_decision_to_end_a_process_is_news_before_the_process_is_gone(table: Table) -> None:
+    """Its row leaves the routing table with the next report, also if the process never ends."""
+    _, group = table.ready()
+    table.answer(Answer.COMPLETE)
+    before = table.news
+    assert table.operations.end_process("p1", WHY, 0.0)
+    assert table.news > before
+    assert group.graces == [0.0]
+    assert [process.ready for process in table.operations.snapshot()[1]] == [False]
+
+
+def test_a_process_that_was_not_completed_yet_is_ended_with_the_grace_it_was_given(table: Table) -> None:
+    _, group = table.ready()
+    assert table.operations.end_process("p1", WHY, 0.0)
+    assert group.graces == [0.0]
+    assert table.stage() is Stage.ENDING
 
 
 def test_the_end_of_a_group_is_asked_for_again_until_it_is_gone(table: Table) -> None:

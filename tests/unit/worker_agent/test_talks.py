@@ -142,7 +142,7 @@ class Group:
     def has_exited(self) -> bool:
         return False
 
-    def end_soon(self) -> None:
+    def end_soon(self, grace_s: float | None = None) -> None:
         self.ends += 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import signal
@@ -118,6 +119,7 @@ class FaultBackend(backend_pb2_grpc.BackendServicer):
         wanted = self._check(request.ModelIdentity, context)
         gone = serving.ended(context)
         _crash_at(wanted, 0)
+        _hold_interpreter(wanted.hold_interpreter)
         if wanted.hang_in_predict:
             gone.wait()
         pause_s = wanted.first_token_delay
@@ -154,6 +156,12 @@ def _mapped(path: Path) -> mmap.mmap:
     for offset in range(0, len(weights), mmap.PAGESIZE):
         weights[offset]
     return weights
+
+
+def _hold_interpreter(seconds: float) -> None:
+    """As an engine that computes in native code and lets no other thread of Python run meanwhile."""
+    if seconds:
+        ctypes.PyDLL(None).usleep(int(seconds * 1e6))
 
 
 def _crash_at(wanted: faults.Faults, tokens: int) -> None:

@@ -64,6 +64,7 @@ class Faults:
     wrong_identity: bool = False
     resource_exhausted_for: float = 0.0
     hang_in_predict: bool = False
+    hold_interpreter: float = 0.0
     first_token_delay: float = 0.0
     token_delay: float = 0.0
     tokens: int = 8
@@ -80,7 +81,15 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "emit_tool_call": str,
     "require_files": names,
     **dict.fromkeys(
-        ("bind_delay", "load_delay", "resource_exhausted_for", "first_token_delay", "token_delay"), seconds
+        (
+            "bind_delay",
+            "load_delay",
+            "resource_exhausted_for",
+            "hold_interpreter",
+            "first_token_delay",
+            "token_delay",
+        ),
+        seconds,
     ),
     **dict.fromkeys(("start_exit", "tokens", "crash_after", "forget"), count),
     **dict.fromkeys(

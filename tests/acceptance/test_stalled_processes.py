@@ -1,0 +1,142 @@
+"""A model process that stands still is replaced; one that is busy stays, however silent it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import psutil
+import pytest
+
+from tests.acceptance.cluster import Cluster, Frontend, alive, processes_below, wait_for
+from tests.acceptance.test_breaker import Background, instances
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+
+WINDOW_S = 8.0
+#: Above the window by three looks and a probe each, on a machine that is busy with other work.
+REPLACED_S = 45.0
+
+
+@pytest.fixture(scope="module")
+def up(shared_cluster: Cluster) -> Iterator[Frontend]:
+    shared_cluster.variables |= {
+        "LOCALAI_HEALTH_INTERVAL": "1s",
+        "LOCALAI_PROCESS_STALL_WINDOW": f"{WINDOW_S:g}s",
+    }
+    frontend = shared_cluster.up()
+    frontend.wait_for_nodes(1)
+    yield frontend
+
+
+def process_of(up: Frontend, model: str) -> psutil.Process:
+    """The leader of the group that holds a loaded model."""
+    instance = instances(up)[model]
+    for process in processes_below(up.process.child("worker_agent.main").pid)[1:]:
+        if process.environ().get("LOCALAI_PROCESS_INSTANCE") == instance:
+            assert os.getpgid(process.pid) == process.pid
+            return process
+    raise AssertionError(f"no process of {model}")
+
+
+@contextmanager
+def stopped_group(leader: psutil.Process) -> Iterator[None]:
+    """Every process of the group stands still inside the block."""
+    os.killpg(leader.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        if alive(leader):
+            os.killpg(leader.pid, signal.SIGCONT)
+
+
+def loaded(cluster: Cluster, up: Frontend, name: str, *options: str) -> psutil.Process:
+    cluster.model(name, "fault", *options)
+    up.wait_for_model(name)
+    assert up.chat(name).status_code == 200
+    return process_of(up, name)
+
+
+def ask_agent(up: Frontend, path: str) -> httpx2.Response:
+    """What the agent's own HTTP server says."""
+    for connection in up.process.child("worker_agent.main").net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN:
+            return httpx2.get(f"http://127.0.0.1:{connection.laddr.port}{path}", timeout=30)
+    raise AssertionError("the agent listens nowhere")
+
+
+def agent_log(cluster: Cluster) -> str:
+    return (cluster.state_dir / "logs" / "agent.log").read_text(errors="replace")
+
+
+def test_a_stopped_process_leaves_routing_and_the_next_request_gets_a_new_one(
+    shared_cluster: Cluster, up: Frontend
+) -> None:
+    before = loaded(shared_cluster, up, "stopped", "tokens:1")
+    assert ask_agent(up, "/readyz").status_code == 200
+    with stopped_group(before):
+        began = time.monotonic()
+        waiting = Background(lambda: up.chat("stopped"))
+        wait_for("the agent says so", lambda: "stopped#0 answers nothing" in ask_agent(up, "/readyz").text, REPLACED_S)
+        wait_for("the old process is gone", lambda: not alive(before), REPLACED_S)
+        gone_s = time.monotonic() - began
+        response = waiting.result()
+        answered_s = time.monotonic() - began
+        assert response.status_code == 200, response.text
+        assert gone_s >= WINDOW_S
+        assert answered_s < REPLACED_S
+    after = process_of(up, "stopped")
+    assert after.pid != before.pid
+    assert up.chat("stopped").status_code == 200
+    wait_for("the agent is ready", lambda: ask_agent(up, "/readyz").status_code == 200)
+    assert "stands still" in agent_log(shared_cluster)
+    metrics = ask_agent(up, "/metrics").text
+    assert 'localai_unhealthy_processes_total{cause="stalled",model="stopped"} 1.0' in metrics
+
+
+def test_a_stream_from_a_process_that_stands_still_ends_with_a_clear_error(
+    shared_cluster: Cluster, up: Frontend
+) -> None:
+    before = loaded(shared_cluster, up, "halfway", "tokens:400", "token_delay:100ms")
+    asked = Background(lambda: up.chat("halfway", stream=True))
+    wait_for("a request under way", lambda: in_flight(up, "halfway"))
+    with stopped_group(before):
+        text = asked.result().text
+    assert "error" in text, text[-400:]
+    assert "[DONE]" not in text.rsplit("error", 1)[1]
+    assert not alive(before)
+
+
+def test_a_process_that_is_frozen_for_less_than_the_window_inside_a_call_stays(
+    shared_cluster: Cluster, up: Frontend
+) -> None:
+    process = loaded(shared_cluster, up, "frozen", "tokens:40", "token_delay:50ms")
+    asked = Background(lambda: up.chat("frozen"))
+    wait_for("a request under way", lambda: in_flight(up, "frozen"))
+    began = time.monotonic()
+    with stopped_group(process):
+        # By the agent's own count, so that a busy machine does not stretch the pause over the window.
+        wait_for("the agent has noticed", lambda: "frozen#0 answers nothing" in ask_agent(up, "/readyz").text, WINDOW_S)
+    if time.monotonic() - began >= WINDOW_S - 1:
+        pytest.skip("this machine is too busy to freeze a process for less than the window")
+    assert asked.result().status_code == 200
+    assert process_of(up, "frozen").pid == process.pid
+    assert up.chat("frozen").status_code == 200
+
+
+def test_a_process_that_answers_nobody_else_while_it_works_stays(shared_cluster: Cluster, up: Frontend) -> None:
+    """One long call holds its interpreter for twice the window: Health is not answered, new connections are greeted."""
+    process = loaded(shared_cluster, up, "busy", "tokens:1", f"hold_interpreter:{2 * WINDOW_S:g}s")
+    assert up.chat("busy").status_code == 200
+    assert process_of(up, "busy").pid == process.pid
+    assert "busy#0 stands still" not in agent_log(shared_cluster)
+
+
+def in_flight(up: Frontend, model: str) -> bool:
+    (node,) = up.nodes()
+    rows = up.get(f"/api/nodes/{node['id']}/models").json()
+    return any(row["model_name"] == model and row["in_flight"] for row in rows)

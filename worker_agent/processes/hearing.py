@@ -1,0 +1,62 @@
+"""What model processes say to a new connection: all of them are asked at the same time, each over one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+
+import grpc
+
+from protos import backend_pb2, backend_pb2_grpc
+from worker_agent.processes.dialing import Dialed, dial
+from worker_agent.processes.stall_rules import Heard
+
+#: How long a process has for its answer; a busy one is only greeted within it.
+ANSWER_TIMEOUT_S = 2.0
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    # A greeting proves something only on a connection that is made now.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+#: The call did not reach the process, or its answer did not come in time.
+_UNANSWERED = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+def hear(host: str, ports: Iterable[int]) -> dict[int, Heard]:
+    """What the processes on these ports say."""
+    with ExitStack() as stack:
+        questions = {port: stack.enter_context(_Question(host, port)) for port in set(ports)}
+        return {port: question.heard() for port, question in questions.items()}
+
+
+class _Question:
+    """One call of Health on one new connection, begun when it is made."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._greeted = False
+        self._channel = grpc.insecure_channel(f"{host}:{port}", options=_OPTIONS)
+        # READY means that the server has sent its settings, which only a running process does.
+        self._channel.subscribe(self._note)
+        stub = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        self._call = stub.Health.future(backend_pb2.HealthMessage(), timeout=ANSWER_TIMEOUT_S)
+
+    def __enter__(self) -> _Question:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call.cancel()
+        self._channel.close()
+
+    def heard(self) -> Heard:
+        with suppress(grpc.FutureTimeoutError):
+            error = self._call.exception(timeout=ANSWER_TIMEOUT_S * 2)
+            if not isinstance(error, grpc.RpcError) or error.code() not in _UNANSWERED:
+                return Heard.ANSWERED
+        if self._greeted:
+            return Heard.GREETED
+        return Heard.REFUSED if dial(self._host, self._port) is Dialed.REFUSED else Heard.NOTHING
+
+    def _note(self, state: grpc.ChannelConnectivity) -> None:
+        self._greeted = self._greeted or state is grpc.ChannelConnectivity.READY
