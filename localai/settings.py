@@ -529,6 +529,20 @@ class Settings:
         "60s",
         "A loaded model process that answers nothing and uses no processor time for this long is killed.",
     )
+    grpc_keepalive_time_s: float = _setting(
+        "LOCALAI_GRPC_KEEPALIVE_TIME",
+        "duration",
+        "330s",
+        "How long a running call to a model process may be silent until its connection is tested with a ping; 0 sends "
+        "no pings. Below 5m, servers with default settings of gRPC cut silent calls.",
+        "up run",
+    )
+    grpc_keepalive_timeout_s: float = _setting(
+        "LOCALAI_GRPC_KEEPALIVE_TIMEOUT",
+        "duration",
+        "2m",
+        "A connection to a model process is lost if a ping or sent bytes are not acknowledged for this long.",
+    )
     frontend_lease_ttl_s: float = _setting(
         "LOCALAI_FRONTEND_LEASE_TTL", "duration", "90s", "How long the row of a web process holds."
     )
@@ -647,6 +661,8 @@ class Settings:
             "config_resync_interval_s",
             "reconcile_interval_s",
             "health_interval_s",
+            "process_stall_window_s",
+            "grpc_keepalive_timeout_s",
             "backend_install_timeout_s",
             "backend_start_timeout_s",
         ):

@@ -77,6 +77,11 @@ INEQUALITIES = (
         or_equal=True,
     ),
     Inequality(
+        {"process_stall_window_s": 1},
+        "grpc_keepalive_timeout_s",
+        "a pause that a worker takes for busy must not cost a connection",
+    ),
+    Inequality(
         {"staging_stall_window_s": 1},
         "staging_max_duration_s",
         "the cap of a load must leave room for one stall window",

@@ -14,7 +14,7 @@ from localai.db.unit_of_work import units_of
 from localai.errors import StartRefused
 from localai.gauges.store import Gauges
 from localai.ids import FrontendId
-from localai.inference.channels import Channels
+from localai.inference.channels import Channels, Keepalive
 from localai.inference.client import GrpcInference
 from localai.inference.ports import Endpoint
 from localai.jobs.announce import Announcer
@@ -136,7 +136,9 @@ def _routing(settings: Settings, rows: wiring.Rows) -> _Routing:
     def vouch(endpoint: Endpoint) -> bool:
         return table.vouches(endpoint)
 
-    inference = GrpcInference(Channels(vouch=vouch))
+    inference = GrpcInference(
+        Channels(vouch=vouch, keepalive=Keepalive(settings.grpc_keepalive_time_s, settings.grpc_keepalive_timeout_s))
+    )
     table = RoutingTable(
         lease_ttl_s=settings.frontend_lease_ttl_s,
         serve_stale=settings.stale_routing == "serve",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -22,6 +23,36 @@ MESSAGE_LIMIT_BYTES = 50 * 1024 * 1024
 #: A model process listens before its replica is routable, so a dial that takes longer has met a dead machine.
 DIAL_TIMEOUT_S = 5.0
 
+#: Servers with default settings of gRPC allow one ping without data in this time. They count the ones that come sooner,
+#: and after the second end the connection with every call on it.
+LEAST_PING_INTERVAL_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """How a connection is tested while a call on it is silent."""
+
+    #: A ping after this long without a byte from the process; 0 means no pings.
+    after_s: float = 330.0
+    #: The connection is lost if a ping, or bytes that were sent, are not acknowledged for this long. Longer than any
+    #: pause of a process that counts as busy.
+    timeout_s: float = 120.0
+
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """As options of a channel."""
+        if not self.after_s:
+            return ()
+        timeout_ms = round(self.timeout_s * 1000)
+        return (
+            ("grpc.keepalive_time_ms", round(self.after_s * 1000)),
+            # The system gives up by it (TCP_USER_TIMEOUT), also if a stopped process reads nothing of a long request.
+            ("grpc.keepalive_timeout_ms", timeout_ms),
+            # A ping is given up by this one; by default after a minute, whatever the option above says.
+            ("grpc.http2.ping_timeout_ms", timeout_ms),
+        )
+
+
+_KEEPALIVE = Keepalive()
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT_BYTES),
     ("grpc.max_receive_message_length", MESSAGE_LIMIT_BYTES),
@@ -47,9 +78,9 @@ Vouch = Callable[[Endpoint], bool]
 class _Connection:
     """The one connection to one process instance."""
 
-    def __init__(self, endpoint: Endpoint, vouch: Vouch) -> None:
+    def __init__(self, endpoint: Endpoint, vouch: Vouch, keepalive: Keepalive) -> None:
         self._endpoint, self._vouch = endpoint, vouch
-        self._channel = grpc.insecure_channel(endpoint.address, options=_OPTIONS)
+        self._channel = grpc.insecure_channel(endpoint.address, options=(*_OPTIONS, *keepalive.options()))
         # Made once: it builds an object for each of the protocol's calls.
         self._stub = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]
         self._dialling = threading.Lock()
@@ -124,8 +155,8 @@ class Channels:
     `vouch` says whether an instance is known to have its address still; a dial counts only if it does.
     """
 
-    def __init__(self, *, vouch: Vouch = lambda _: True) -> None:
-        self._vouch = vouch
+    def __init__(self, *, vouch: Vouch = lambda _: True, keepalive: Keepalive = _KEEPALIVE) -> None:
+        self._vouch, self._keepalive = vouch, keepalive
         self._connections: dict[Endpoint, _Connection] = {}
         self._lock = threading.Lock()
 
@@ -138,7 +169,7 @@ class Channels:
         with self._lock:
             connection = self._connections.get(endpoint)
             if connection is None:
-                connection = self._connections[endpoint] = _Connection(endpoint, self._vouch)
+                connection = self._connections[endpoint] = _Connection(endpoint, self._vouch, self._keepalive)
         return connection.stub(dial_timeout_s)
 
     def forget(self, endpoint: Endpoint) -> None:

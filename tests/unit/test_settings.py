@@ -188,6 +188,8 @@ EDGES: list[tuple[str, float, float, str, str]] = [
     ("heartbeat_checkpoint_s", 300, 299, "LOCALAI_NODE_HEARTBEAT_CHECKPOINT", "LOCALAI_STALE_NODE_THRESHOLD"),
     ("stale_node_threshold_s", 60, 61, "LOCALAI_NODE_HEARTBEAT_CHECKPOINT", "LOCALAI_STALE_NODE_THRESHOLD"),
     ("staging_stall_window_s", 9, 10, "LOCALAI_OPERATION_REPORT_INTERVAL", "LOCALAI_STAGING_STALL_WINDOW"),
+    ("process_stall_window_s", 120, 119, "LOCALAI_PROCESS_STALL_WINDOW", "LOCALAI_GRPC_KEEPALIVE_TIMEOUT"),
+    ("grpc_keepalive_timeout_s", 60, 61, "LOCALAI_PROCESS_STALL_WINDOW", "LOCALAI_GRPC_KEEPALIVE_TIMEOUT"),
     ("staging_max_duration_s", 300, 301, "LOCALAI_STAGING_STALL_WINDOW", "LOCALAI_STAGING_MAX_DURATION"),
 ]
 
