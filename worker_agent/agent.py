@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,6 +36,7 @@ from worker_agent.processes.journal import Journal
 from worker_agent.processes.orphans import reap_orphans
 from worker_agent.processes.port_range import PortBounds, PortRange, is_free
 from worker_agent.processes.process import Group
+from worker_agent.processes.stall_rules import Heard
 from worker_agent.processes.starter import ProcessStarter
 from worker_agent.processes.supervisor import Supervisor
 from worker_agent.reports import Intervals, Reporter
@@ -101,7 +102,7 @@ class Agent:
         self._node_id = registered.node_id
         self._health = HealthCheck(
             serving=self.operations.serving,
-            hear=partial(hear, place.addresses.dial_host),
+            hear=self._hear,
             activity=lambda running: activity.of_instance(running.pid, running.process_instance),
             end_process=self.operations.end_process,
             clock=boottime,
@@ -239,6 +240,9 @@ class Agent:
 
     def _because(self, why: Why) -> Callable[[str], None]:
         return partial(self._place.ending.ask, why)
+
+    def _hear(self, ports: Collection[int]) -> Mapping[int, Heard]:
+        return hear(self._place.addresses.dial_host, ports)
 
     def _dial(self, port: int) -> Dialed:
         return dial(self._place.addresses.dial_host, port)

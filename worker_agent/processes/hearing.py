@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import grpc
 
@@ -19,6 +20,7 @@ _OPTIONS = (
     # A greeting proves something only on a connection that is made now.
     ("grpc.use_local_subchannel_pool", 1),
 )
+_READY = grpc.ChannelConnectivity.READY.value[0]
 #: The call did not reach the process, or its answer did not come in time.
 _UNANSWERED = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
@@ -35,10 +37,7 @@ class _Question:
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
-        self._greeted = False
         self._channel = grpc.insecure_channel(f"{host}:{port}", options=_OPTIONS)
-        # READY means that the server has sent its settings, which only a running process does.
-        self._channel.subscribe(self._note)
         stub = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]  # generated
         self._call = stub.Health.future(backend_pb2.HealthMessage(), timeout=ANSWER_TIMEOUT_S)
 
@@ -54,9 +53,12 @@ class _Question:
             error = self._call.exception(timeout=ANSWER_TIMEOUT_S * 2)
             if not isinstance(error, grpc.RpcError) or error.code() not in _UNANSWERED:
                 return Heard.ANSWERED
-        if self._greeted:
+        if self._greeted():
             return Heard.GREETED
         return Heard.REFUSED if dial(self._host, self._port) is Dialed.REFUSED else Heard.NOTHING
 
-    def _note(self, state: grpc.ChannelConnectivity) -> None:
-        self._greeted = self._greeted or state is grpc.ChannelConnectivity.READY
+    def _greeted(self) -> bool:
+        """Whether the server has sent its settings, which only a running process does."""
+        # The public way to the state is a thread, which fails if the channel is closed before its next look.
+        core: Any = self._channel._channel  # type: ignore[attr-defined]
+        return bool(core.check_connectivity_state(False) == _READY)

@@ -88,8 +88,9 @@ class Group:
         self._hooks.ending(self.instance)
         self.terminate()
         self._hooks.terminated(self.instance)
-        if not self.gone.wait(self._grace(grace_s)):
-            if not self._killed:
+        grace = self._grace(grace_s)
+        if not self.gone.wait(grace):
+            if grace:
                 text = "TERM did not end the group, killing it"
                 log.warning(text, extra=logs.fields(process=self.name, pid=self.pid))
             self.kill()

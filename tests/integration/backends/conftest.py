@@ -33,6 +33,8 @@ class Running:
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
+    #: Known once it is connected to.
+    address: str = ""
     _arrived: queue.Queue[str | None] = field(default_factory=queue.Queue)
     _channel: grpc.Channel | None = None
 
@@ -57,7 +59,8 @@ class Running:
     def connect(self) -> backend_pb2_grpc.BackendStub:
         """The stub of the process, once it listens."""
         if self._channel is None:
-            self._channel = grpc.insecure_channel(self.line(_LISTENING)[1])
+            self.address = self.line(_LISTENING)[1]
+            self._channel = grpc.insecure_channel(self.address)
         return backend_pb2_grpc.BackendStub(self._channel)
 
     def wait(self) -> int:

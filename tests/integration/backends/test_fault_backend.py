@@ -235,6 +235,24 @@ def test_health_answers_beside_many_hanging_calls(start: Start) -> None:
         call.cancel()
 
 
+def test_a_held_interpreter_answers_nothing_else_and_the_call_ends(start: Start) -> None:
+    _, stub = loaded(start, "hold_interpreter:5s", "tokens:1")
+    call = stub.Predict.future(HELLO, timeout=LIMIT_S)
+    with pytest.raises(grpc.RpcError) as caught:  # asked until the call has taken the interpreter
+        for _ in range(1000):
+            stub.Health(pb.HealthMessage(), timeout=1)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert call.result().tokens == 1
+
+
+def test_pings_never_end_a_silent_call(start: Start) -> None:
+    """A server with default settings ends it after the third ping, here after six seconds."""
+    one, _ = loaded(start, "first_token_delay:12s", "tokens:1")
+    options = [("grpc.keepalive_time_ms", 2000), ("grpc.http2.max_pings_without_data", 0)]
+    with grpc.insecure_channel(one.address, options=options) as channel:
+        assert BackendStub(channel).Predict(HELLO, timeout=LIMIT_S).tokens == 1  # type: ignore[no-untyped-call]
+
+
 def test_calls_run_side_by_side(start: Start) -> None:
     _, stub = loaded(start, "first_token_delay:500ms", "tokens:1")
     began = time.monotonic()

@@ -56,6 +56,8 @@ class Server:
             text=True,
             env={**os.environ, "PYTHONPATH": os.getcwd()},
         )
+        #: Kept as long as the process: a call ends with its connection.
+        self.inference: GrpcInference | None = None
         self.says("listens")
         self.endpoint = Endpoint(node_id="node-1", address=f"127.0.0.1:{port}", process_instance=new_id())
 
@@ -70,13 +72,15 @@ class Server:
     def unread(self) -> bool:
         """Whether bytes lie in the system that the process has not read."""
         port = int(self.endpoint.address.rpartition(":")[2])
-        lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
-        fields = [line.split() for line in lines]
+        tables = [Path("/proc/net", name).read_text(encoding="ascii") for name in ("tcp", "tcp6")]
+        fields = [line.split() for table in tables for line in table.splitlines()[1:]]
         return any(int(one[1].rpartition(":")[2], 16) == port and int(one[4].partition(":")[2], 16) for one in fields)
 
     def end(self) -> None:
+        if self.inference is not None:
+            self.inference.close()
         self.popen.kill()
-        self.popen.wait(30)
+        self.popen.communicate()
 
 
 @pytest.fixture
@@ -89,8 +93,8 @@ def server() -> Iterator[Server]:
 
 
 def silent_call(server: Server, keepalive: Keepalive, seconds: float) -> Call:
-    inference = GrpcInference(Channels(keepalive=keepalive))
-    call = inference.predict(server.endpoint, backend_pb2.PredictOptions(Prompt=f"{seconds:g}"), DEADLINE_S)
+    server.inference = GrpcInference(Channels(keepalive=keepalive))
+    call = server.inference.predict(server.endpoint, backend_pb2.PredictOptions(Prompt=f"{seconds:g}"), DEADLINE_S)
     server.says("called")
     return call
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.worker_agent.fake_frontend import LIMIT_S
 from worker_agent.hooks import Hooks
-from worker_agent.processes import proc_table
+from worker_agent.processes import proc_table, process
 from worker_agent.processes.logs import OutputFiles
 from worker_agent.processes.process import Group
 
@@ -37,6 +37,13 @@ def test_a_listener_that_fails_keeps_the_end_from_no_other(tmp_path: Path) -> No
 
     group.watch(fails, listens)
     assert told.wait(LIMIT_S)
+
+
+def test_a_group_that_is_not_seen_to_end_after_kill_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "KILL_BOUND_S", 0.1)
+    group = ended_group(tmp_path)  # not watched, so that its end is not seen
+    assert not group.end(0.0)
+    assert group.outlives_kill
 
 
 def test_a_process_table_that_cannot_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

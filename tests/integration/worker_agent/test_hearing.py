@@ -48,6 +48,7 @@ class Server:
 
     def __init__(self) -> None:
         self.port = free_port()
+        self.calls: list[object] = []
         command = [sys.executable, "-c", SERVER, str(self.port)]
         self.popen = subprocess.Popen(command, start_new_session=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
@@ -55,7 +56,7 @@ class Server:
 
     def call(self, prompt: str) -> None:
         stub = backend_pb2_grpc.BackendStub(self.channel)  # type: ignore[no-untyped-call]  # generated
-        stub.Predict.future(backend_pb2.PredictOptions(Prompt=prompt))
+        self.calls.append(stub.Predict.future(backend_pb2.PredictOptions(Prompt=prompt)))  # it ends with its object
         wait_for("the only thread is taken", lambda: self.hear() is Heard.GREETED)
 
     def hear(self) -> Heard:

@@ -20,6 +20,7 @@ from tests.integration.worker_agent.fake_frontend import LIMIT_S
 from tests.loopback import eventually
 from worker_agent.processes import proc_table
 from worker_agent.processes.dialing import Dialed, dial
+from worker_agent.processes.stall_rules import Heard
 
 pytestmark = pytest.mark.integration
 
@@ -143,7 +144,7 @@ def test_a_process_that_refuses_connections_while_it_lives_is_ended(rig: Rig, mo
     ready = rig.frontend.wait_report(wanted, OpState.READY)
     rig.frontend.wait("complete", lambda: not rig.agent.operations.incomplete())
     pid = loading_pid(rig, wanted)
-    monkeypatch.setattr("worker_agent.agent.dial", lambda host, port: Dialed.REFUSED)
+    monkeypatch.setattr("worker_agent.agent.hear", lambda host, ports: dict.fromkeys(ports, Heard.REFUSED))
     rig.frontend.wait_no_process(ready.process_instance)
     assert not proc_table.is_alive(pid)
 

@@ -39,6 +39,8 @@ def serve(backend: backend_pb2_grpc.BackendServicer, address: str, stopping: thr
             ("grpc.max_receive_message_length", MESSAGE_LIMIT),
             # Without this a second server on the same port starts silently and takes every other connection.
             ("grpc.so_reuseport", 0),
+            # By default a third ping within 5 minutes ends every silent call of its connection.
+            ("grpc.http2.max_ping_strikes", 0),
         ],
     )
     backend_pb2_grpc.add_BackendServicer_to_server(backend, server)
