@@ -44,6 +44,8 @@ def test_a_group_that_is_not_seen_to_end_after_kill_is_marked(tmp_path: Path, mo
     group = ended_group(tmp_path)  # not watched, so that its end is not seen
     assert not group.end(0.0)
     assert group.outlives_kill
+    group.watch()
+    assert group.gone.wait(LIMIT_S)
 
 
 def test_a_process_table_that_cannot_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
