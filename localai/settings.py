@@ -611,6 +611,26 @@ class Settings:
         return self.operation_report_interval_s * 3
 
     @property
+    def observation_gap_s(self) -> float:
+        """Sweeps that are further apart than this have not observed the rows without a gap."""
+        return self.job_lease_ttl_s / 2
+
+    @property
+    def stale_grace_s(self) -> float:
+        """Silent nodes are judged this long after a gap: every node that lives has written a heartbeat by then."""
+        return self.heartbeat_checkpoint_s + self.heartbeat_interval_s
+
+    @property
+    def doubt_window_s(self) -> float:
+        """A node that is not reached is unhealthy after this long without a heartbeat."""
+        return self.heartbeat_interval_s * 2
+
+    @property
+    def frontend_grace_s(self) -> float:
+        """Web processes whose lease is over are passed over this long after a gap: those that live have a new row."""
+        return self.frontend_renew_interval_s * 2
+
+    @property
     def require_registration_token(self) -> bool:
         return self.registration_require_auth or self.distributed_require_auth
 

@@ -45,6 +45,9 @@ from localai.models.loader import ModelConfigs
 from localai.models.memory import ConfigMemory
 from localai.nodes.service import NodeService
 from localai.nodes.store import PgNodeStore
+from localai.observation.observer import Observer
+from localai.observation.store import Limits as ObservationLimits
+from localai.observation.store import PgObservation
 from localai.placement.filters import MIB, Limits
 from localai.replicas.cleaning import Cleaning
 from localai.replicas.cuts import CutWindows
@@ -83,6 +86,7 @@ class Rows:
     frontends: PgFrontends
     drains: PgDrains
     periodic: PgPeriodic
+    observation: PgObservation
 
 
 def make_rows(engine: Engine, settings: Settings) -> Rows:
@@ -101,7 +105,7 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
         sweeps=PgSweepStore(units, windows),
         loads=PgLoadStore(units, windows, quarantine_after=settings.quarantine_after),
         durations=PgDurations(units),
-        quarantines=PgQuarantines(units, settings.quarantine_after),
+        quarantines=PgQuarantines(units, settings.quarantine_after, settings.stale_node_threshold_s),
         unloads=PgUnloadStore(units, windows),
         node_drains=PgDrainStore(units, windows),
         nodes=PgNodeStore(units, operations.new_incarnation),
@@ -109,6 +113,7 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
         frontends=PgFrontends(units, settings.frontend_lease_ttl_s),
         drains=PgDrains(units, cuts),
         periodic=PgPeriodic(units),
+        observation=PgObservation(units, ObservationLimits.of(settings)),
     )
 
 
@@ -150,6 +155,7 @@ def node_service(rows: Rows, settings: Settings, announcer: Announcer, bus: Nats
         tell_moved=lambda moved: announcer.moved(*moved),
         checkpoint_s=settings.heartbeat_checkpoint_s,
         stale_after_s=settings.stale_node_threshold_s,
+        doubt_s=settings.doubt_window_s,
         auto_approve=settings.auto_approve_nodes,
         approve_names=[settings.approve_node] if settings.approve_node else [],
         vouched_hash=settings.approve_node_hash,
@@ -210,6 +216,7 @@ def make_ownership(
     settings: Settings,
     announcer: Announcer,
     bus: NatsBus | MemoryBus,
+    observer: Observer,
     *,
     owner_id: OwnerId,
     installs: Executor,
@@ -221,7 +228,9 @@ def make_ownership(
     stops = StopService(bus, rows.operations, announcer, timeout_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S)
     plans = ConfigPlans(make_configs(settings), make_digests(settings), enable_fault=settings.enable_fault_backend)
     cleaning = Cleaning(rows.replicas, rows.jobs, announcer)
-    fetching = InstallSteps(owner, rows.jobs, plans, announcer, pool=installs, budgets=Budgets.of(settings))
+    fetching = InstallSteps(
+        owner, rows.jobs, plans, announcer, pool=installs, budgets=Budgets.of(settings), trusts=observer.trusts
+    )
     steps: dict[str, KindSteps] = {
         MODEL_LOAD: LoadSteps(
             owner,
@@ -233,6 +242,7 @@ def make_ownership(
             windows=windows,
             budgets=Budgets.of(settings),
             limits=Limits(stale_after_s=settings.stale_node_threshold_s, disk_margin=settings.disk_margin_mib * MIB),
+            trusts=observer.trusts,
         ),
         MODEL_UNLOAD: UnloadSteps(owner, rows.unloads, announcer),
         NODE_DRAIN: DrainSteps(owner, rows.node_drains, rows.unloads, announcer, bus),

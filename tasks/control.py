@@ -17,7 +17,8 @@ from localai.embedded.signals import SignalWait
 from localai.errors import LocalAIError, StorageUnavailable
 from localai.ids import OwnerId, new_id
 from localai.jobs.announce import Announcer
-from localai.jobs.sweeping import Sweep
+from localai.jobs.sweeping import Judgement, Sweep
+from localai.observation.observer import Observer
 from localai.settings import Settings
 from localai.shared_counts import SharedCounts, folder_of
 from tasks.actors import register_control_actors
@@ -60,11 +61,13 @@ class Control:
         self._stops = ThreadPoolExecutor(STOP_THREADS, thread_name_prefix="stop")
         self._installs = ThreadPoolExecutor(INSTALL_THREADS, thread_name_prefix="install")
         stops = Later(self._stops)
+        self._observer = Observer(self._rows.observation, settings.observation_gap_s)
         self._ownership = wiring.make_ownership(
             self._rows,
             settings,
             self._announcer,
             self._bus,
+            self._observer,
             owner_id=self.owner_id,
             installs=self._installs,
             elsewhere=stops.run,
@@ -112,9 +115,13 @@ class Control:
             step_later=self._step_later,
             stop_later=stops.stop(ownership.stops.stop_operation),
             also={
-                "silent nodes": self._nodes.mark_stale,
-                "drained replicas": ownership.clean,
+                "silent nodes": Judgement(self._nodes.give_up_silent, self._settings.stale_grace_s),
+                "nodes that are not reached": Judgement(self._nodes.give_up_doubted, self._settings.doubt_window_s),
+                "returned nodes": self._nodes.take_back,
+                "drained replicas": Judgement(ownership.clean, self._settings.frontend_grace_s),
             },
+            observe=self._observer.look,
+            lapse_after_s=self._settings.fresh_report_s,
         )
 
     def _passes(self) -> dict[str, Pass]:

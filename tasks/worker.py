@@ -70,6 +70,11 @@ class RunningWorker:
             unfinished=worker.work_queue.unfinished_tasks,
         )
 
+    def read_at(self) -> float | None:
+        """When the queue that waited longest was last asked for messages with success; None if one never was."""
+        asked = [self._broker.polls.get(queue) for queue in self._queues]
+        return min((moment for moment in asked if moment is not None), default=None) if None not in asked else None
+
     def stop(self, timeout_s: float) -> None:
         """Let running messages end and give back fetched ones, for at most about twice this long."""
         self._worker.stop(timeout=int(timeout_s * 1000))

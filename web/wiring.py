@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import getpid
 from pathlib import Path
@@ -30,6 +31,7 @@ from tasks.broker import make_broker
 from tasks.depths import queue_depths
 from tasks.enqueue import DramatiqWakeups
 from web.config_watch import ConfigWatch
+from web.doubts import Doubts
 from web.frontend_note import write_own
 from web.gevent_checks import require_gevent
 from web.identity import Keys, NodeKeys
@@ -51,7 +53,7 @@ def build_services(settings: Settings | None = None) -> Services:
     broker = make_broker(settings.broker_url)
     announcer = Announcer(DramatiqWakeups(broker), bus)
     front = wiring.front_services(rows, settings, announcer, bus)
-    routing = _routing(settings, rows)
+    routing = _routing(settings, rows, Doubts(front.nodes).unreachable)
     waiters = Waiters(
         front.loads,
         routing.table,
@@ -132,7 +134,7 @@ class _Routing:
     inference: GrpcInference
 
 
-def _routing(settings: Settings, rows: wiring.Rows) -> _Routing:
+def _routing(settings: Settings, rows: wiring.Rows, on_unreachable: Callable[[Endpoint], None]) -> _Routing:
     def vouch(endpoint: Endpoint) -> bool:
         return table.vouches(endpoint)
 
@@ -157,6 +159,7 @@ def _routing(settings: Settings, rows: wiring.Rows) -> _Routing:
             poll_s=settings.routing_poll_interval_s,
         ),
         on_registered=write_own,
+        on_unreachable=on_unreachable,
     )
     return _Routing(table, feed, inference)
 

@@ -10,6 +10,8 @@ from localai.errors import BadInput, NodeUnreachable, NotFound, WorkerRefused
 
 #: A worker answers from memory and files of its own.
 TIMEOUT_S = 10.0
+#: `/healthz` needs no file and no other process.
+PROBE_TIMEOUT_S = 3.0
 #: More than any answer of ours.
 _LIMIT_BYTES = 16 * 1024 * 1024
 
@@ -48,13 +50,21 @@ def get_json(node: HasHttp, target: str, token: str) -> Any:
     raise WorkerRefused(f"worker {node.name} answered with status {status}: {text}")
 
 
-def _ask(node: HasHttp, target: str, token: str) -> tuple[int, bytes]:
+def is_there(node: HasHttp) -> bool:
+    """Whether the agent of a node answers at all. A stopped agent does not, though the kernel takes the connection."""
+    try:
+        return _ask(node, "/healthz", "", PROBE_TIMEOUT_S)[0] == http.client.OK
+    except WorkerSilent:
+        return False
+
+
+def _ask(node: HasHttp, target: str, token: str, timeout_s: float = TIMEOUT_S) -> tuple[int, bytes]:
     host, _, port = node.http_address.rpartition(":")
     if not host or not port.isdecimal():
         raise WorkerSilent(f"node {node.name} did not say where its HTTP server is")
-    connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(host, int(port), timeout=timeout_s)
     try:
-        connection.request("GET", target, headers={"Authorization": f"Bearer {token}"})
+        connection.request("GET", target, headers={"Authorization": f"Bearer {token}"} if token else {})
         response = connection.getresponse()
         return response.status, response.read(_LIMIT_BYTES)
     except (OSError, http.client.HTTPException) as error:

@@ -15,7 +15,7 @@ from waitress.server import create_server
 
 from localai import metrics
 from localai.errors import StartRefused
-from worker_agent.processes.dialing import Dialed, port_of
+from worker_agent.processes.dialing import DIAL_TIMEOUT_S, Dialed, port_of
 from worker_agent.processes.rules import Running
 
 if TYPE_CHECKING:
@@ -94,8 +94,11 @@ def readiness(
     if not bus_connected():
         return "the event bus is not connected"
     for running in serving():
-        if dial(port_of(running)) is Dialed.REFUSED:
-            return f"the process of {running.process_key} refuses connections"
+        match dial(port_of(running)):
+            case Dialed.REFUSED:
+                return f"the process of {running.process_key} refuses connections"
+            case Dialed.SILENT:
+                return f"the process of {running.process_key} does not take a connection within {DIAL_TIMEOUT_S:g} s"
     return process_problem()
 
 

@@ -14,7 +14,7 @@ from localai.jobs.job import Job, State, StopState, Windows
 from localai.jobs.kinds import Kinds
 from localai.jobs.operation_rules import Cause
 from localai.jobs.ports import NewJob
-from localai.jobs.quarantine_rules import counts
+from localai.jobs.quarantine_rules import counts, silences
 from localai.jobs.rows import SQL, job_of, one_job, record, record_end, to_json
 
 
@@ -91,6 +91,8 @@ def end(uow: UnitOfWork, windows: Windows, job_id: JobId, ending: Ending, *, act
         return None
     uow.execute(SQL["doom_replica" if job.stop_state == StopState.PENDING else "free_replica"], {"id": job_id})
     record_end(uow, ending.move, job, actor)
+    if silences(job):
+        uow.execute(SQL["mark_silent_node"], {"node": job.node_id})
     if counts(job):
         _count_failure(uow, job)
     return job

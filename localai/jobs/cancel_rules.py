@@ -61,5 +61,4 @@ def end_of(job: Job) -> CancelState | None:
 
 def release_s(job: Job) -> int:
     """Whole seconds until the hold of a doomed job is over, at least 1."""
-    left = (job.hold_until - job.read_at).total_seconds() if job.hold_until is not None else 0.0
-    return max(1, math.ceil(left))
+    return max(1, math.ceil(job.hold_left_s or 0.0))

@@ -22,6 +22,7 @@ from localai.jobs.event_rules import (
     Place,
     Progress,
     Release,
+    Relocate,
     Renew,
     Reported,
     Requeue,
@@ -69,6 +70,20 @@ def place(job: Job, event: Place, now: datetime, windows: Windows) -> Job:
         placed_at=now,
         args={**job.args, "order": dict(event.order)},
         message=None,
+        dispatch_window_s=windows.dispatch_s,
+        dispatch_expires_at=after(now, windows.dispatch_s),
+    )
+
+
+def relocate(job: Job, event: Relocate, now: datetime, windows: Windows) -> Job:
+    """The claim of the node before names another operation and another node, so it is refused whenever it comes."""
+    return changed(
+        job,
+        node_id=event.node_id,
+        op_generation=event.op_generation,
+        legacy=event.legacy,
+        placed_at=now,
+        args={**job.args, "order": dict(event.order)},
         dispatch_window_s=windows.dispatch_s,
         dispatch_expires_at=after(now, windows.dispatch_s),
     )

@@ -28,6 +28,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relocate:
+    """The agent did not claim the order: another node gets it, as another operation."""
+
+    generation: int
+    owner: OwnerId
+    node_id: NodeId
+    #: Drawn for it from the counter of the subject.
+    op_generation: int
+    order: Mapping[str, Any]
+    legacy: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resend:
     generation: int
     owner: OwnerId
@@ -188,6 +201,7 @@ class WorkGone:
 Event = (
     Take
     | Place
+    | Relocate
     | Resend
     | Claim
     | Reported

@@ -54,6 +54,11 @@ def unclaimed(job: Job, event: Any, now: datetime) -> bool:
     return job.op_state == OpState.SENT and job.node_incarnation is None
 
 
+def claims_its_orders(job: Job, event: Any, now: datetime) -> bool:
+    """it was not sent to a legacy node, which works without a claim"""
+    return not job.legacy
+
+
 def dispatch_window_over(job: Job, event: Any, now: datetime) -> bool:
     """the dispatch window is over"""
     return job.dispatch_expires_at is not None and job.dispatch_expires_at <= now

@@ -114,6 +114,14 @@ class Job:
         """Whether this attempt keeps the subject from a new one, as of the time it was read."""
         return self.hold_until is not None and self.hold_until > self.read_at
 
+    @property
+    def hold_left_s(self) -> float | None:
+        """Seconds of the hold that are left, never more than it was made for: the clock may have stepped back since."""
+        if self.hold_until is None or not self.held:
+            return None
+        begun = max(self.read_at, self.finished_at or self.read_at)
+        return (self.hold_until - begun).total_seconds()
+
     def lease_valid(self, now: datetime) -> bool:
         return self.lease_expires_at is not None and self.lease_expires_at > now
 
@@ -131,6 +139,8 @@ class Windows:
     legacy_s: float = 2700.0
     #: An operation that was sent and not claimed, or claimed and not reported, for this long has no worker.
     silent_s: float = 105.0
+    #: A node that took no order gets the next one only after this long, or if no other node fits.
+    silent_hold_s: float = 300.0
     #: A report this young proves that an agent works on a load whose owner is lost; None: no load is adopted.
     adopt_fresh_s: float | None = 15.0
     #: Longest time between two sends of one stop while the hold lasts, and after it.
@@ -147,6 +157,7 @@ class Windows:
             report_s=settings.report_window_s,
             legacy_s=settings.legacy_window_s,
             silent_s=settings.silent_worker_s,
+            silent_hold_s=settings.stale_node_threshold_s,
             adopt_fresh_s=settings.fresh_report_s if settings.job_adoption else None,
             stop_retry_max_s=settings.report_window_s,
             stop_retry_late_s=settings.stop_window_s * 2,

@@ -42,6 +42,8 @@ class PgOperationStore:
             if current != incarnation:
                 return ClaimResult(granted=False, job=before, current_incarnation=False)
             job = one_job(uow.execute(SQL["claim_operation"], parameters))
+            if uow.execute(SQL["took_order"], {"node": node_id}).first() is not None:
+                uow.execute(SQL["forget_silence"], {"node": node_id, "cause": Cause.WORKER_SILENT})
             if job is None:
                 job = one_job(uow.execute(SQL["read_job"], {"id": job_id}))
                 return ClaimResult(granted=False, job=job, current_incarnation=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from localai.ids import JobId, NodeId
@@ -31,8 +31,12 @@ COUNTED = frozenset(
         Cause.LOAD_REFUSED,
         Cause.LOAD_TIMEOUT,
         Cause.PROCESS_ENDED,
+        Cause.WORKER_SILENT,
     }
 )
+#: Counted, and over by itself: the node is tried again after the hold of a silent node, because no other load may
+#: show that it takes orders again.
+PASSING = frozenset({Cause.WORKER_SILENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +101,22 @@ def quarantined(streak: Streak, after: int) -> bool:
     return 0 < after <= streak.failures
 
 
+def has_passed(streak: Streak, now: datetime, silent_hold_s: float) -> bool:
+    """Whether a streak counts no more, because its cause passes by itself; `streaks` leaves such rows out."""
+    return streak.cause in PASSING and now >= streak.last_at + timedelta(seconds=silent_hold_s)
+
+
 def against(streak: Streak | None, after: int) -> dict[str, Any]:
     """What a streak says against its node, as fields of a `NodeOffer`."""
     return {
         "quarantine": streak if streak is not None and quarantined(streak, after) else None,
         "lacks_backend": streak is not None and streak.cause == Cause.BACKEND_UNKNOWN,
     }
+
+
+def silences(job: Job) -> bool:
+    """Whether the end of an attempt shows that its node takes or reports no orders."""
+    return job.node_id is not None and job.state == State.FAILED and job.error_cause == Cause.WORKER_SILENT
 
 
 def blocking(quarantines: Sequence[Streak], serving: Collection[NodeId]) -> tuple[Streak, ...]:

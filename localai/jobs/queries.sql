@@ -206,6 +206,28 @@ ON CONFLICT (model, revision, node_id) DO UPDATE
        since = CASE WHEN s.cause = EXCLUDED.cause THEN s.since ELSE EXCLUDED.since END,
        cause = EXCLUDED.cause, last_at = EXCLUDED.last_at, error = EXCLUDED.error, job_id = EXCLUDED.job_id;
 
+-- mark_silent_node --
+-- The node did not take or report an order. No reference to its row, which everybody else locks before the job.
+INSERT INTO silent_nodes (node_id, since) VALUES (%(node)s, clock_timestamp())
+ON CONFLICT (node_id) DO UPDATE SET since = EXCLUDED.since;
+
+-- took_order --
+-- A claim has come, whatever the row answers it: the node takes its orders.
+DELETE FROM silent_nodes WHERE node_id = %(node)s RETURNING node_id;
+
+-- forget_silence --
+-- Failures of a node that took no orders say nothing of one that does.
+WITH over AS (
+    SELECT model, revision, node_id FROM failure_streaks WHERE node_id = %(node)s AND cause = %(cause)s
+     ORDER BY model, revision, node_id FOR UPDATE
+)
+DELETE FROM failure_streaks s USING over o
+ WHERE (s.model, s.revision, s.node_id) = (o.model, o.revision, o.node_id);
+
+-- prune_silent_nodes --
+-- Nodes that were removed.
+DELETE FROM silent_nodes s WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.node_id);
+
 -- lapsed_to_adopt --
 -- Loads whose owner is lost while their agent works on them, or that were not sent yet. Locks the subjects, because each
 -- gets a generation, and the rows: several of them are moved at once, and nobody may wait for them in another order.

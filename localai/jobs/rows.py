@@ -27,6 +27,7 @@ from localai.jobs.event_rules import (
     NewIncarnation,
     Place,
     Release,
+    Relocate,
     Requeue,
     Resend,
     RetryStop,
@@ -42,6 +43,7 @@ SQL = load_queries("localai.jobs")
 EVENT_NAMES: Mapping[type[Event], str] = {
     Take: "taken",
     Place: "placed",
+    Relocate: "placed",
     Resend: "resent",
     Claim: "claimed",
     Missing: "missing",

@@ -60,6 +60,7 @@ class PgSweepStore:
             pruned = uow.execute(SQL["prune_jobs"], {"older_than": older_than_s, "limit": limit}).rowcount
             uow.execute(SQL["prune_subjects"])
             uow.execute(SQL["prune_streaks"])
+            uow.execute(SQL["prune_silent_nodes"])
             return pruned
 
     def _fail_lapsed(self, limit: int) -> list[Job]:

@@ -6,7 +6,9 @@ skipped, and every move is guarded, so that two passes at once do nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from localai import logs
 from localai.errors import StorageUnavailable
@@ -24,6 +26,18 @@ log = logs.get(__name__)
 LIMIT = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A pass that takes silence for a fact: it runs only after ``after_s`` seconds of observation without a gap."""
+
+    run: Callable[[], object]
+    after_s: float
+
+
+def _always() -> float:
+    return math.inf
+
+
 class Sweep:
     """One pass of everything. ``also`` are passes of other subsystems, by name."""
 
@@ -37,14 +51,21 @@ class Sweep:
         *,
         step_later: Callable[[JobId, int], object],
         stop_later: Callable[[Job], object],
-        also: Mapping[str, Callable[[], object]] | None = None,
+        also: Mapping[str, Callable[[], object] | Judgement] | None = None,
+        observe: Callable[[], float] = _always,
+        lapse_after_s: float = 0.0,
     ) -> None:
-        """``step_later`` and ``stop_later`` run elsewhere: a pass never waits for a step or a node."""
+        """``step_later`` and ``stop_later`` run elsewhere: a pass never waits for a step or a node.
+
+        ``observe`` returns for how many seconds the rows have been observed without a gap. A lost owner is judged after
+        ``lapse_after_s`` of them: by then the agents that work have reported, and their loads are adopted instead.
+        """
         self._sweeps, self._moves, self._owner, self._stepper = sweeps, moves, owner, stepper
         self._announcer, self._step_later, self._stop_later = announcer, step_later, stop_later
-        self._passes: Mapping[str, Callable[[], object]] = {
+        self._observe = observe
+        self._passes: Mapping[str, Callable[[], object] | Judgement] = {
             "loads to adopt": self._adopt,
-            "lapsed leases": self._lapsed,
+            "lapsed leases": Judgement(self._lapsed, lapse_after_s),
             "queued jobs": self._queued,
             "unclaimed orders": self._unclaimed,
             "own jobs": self._own,
@@ -54,7 +75,15 @@ class Sweep:
 
     def run_once(self) -> None:
         """One pass. A part that fails delays no other part; without a database the pass is over."""
-        for name, run in self._passes.items():
+        try:
+            watched_s = self._observe()
+        except StorageUnavailable as error:
+            log.warning("sweep: %s", error.message)
+            return
+        except Exception:
+            log.exception("sweep of gaps")
+            watched_s = 0.0
+        for name, run in self._due(watched_s):
             try:
                 run()
             except StorageUnavailable as error:
@@ -62,6 +91,14 @@ class Sweep:
                 return
             except Exception:
                 log.exception("sweep of %s", name)
+
+    def _due(self, watched_s: float) -> Iterator[tuple[str, Callable[[], object]]]:
+        """The passes of this turn: none that judges before it has observed for long enough."""
+        for name, run in self._passes.items():
+            if not isinstance(run, Judgement):
+                yield name, run
+            elif watched_s >= run.after_s:
+                yield name, run.run
 
     def _adopt(self) -> None:
         """Before the pass over lapsed leases, which leaves such loads to whoever adopts them."""

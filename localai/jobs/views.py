@@ -113,7 +113,7 @@ def view(job: Job) -> JobView:
         stop_state=job.stop_state.value,
         stop_deadline=job.stop_deadline if job.stop_state == StopState.PENDING else None,
         hold_until=job.hold_until,
-        hold_in_s=seconds_left(job.hold_until, job.read_at) if job.held else None,
+        hold_in_s=None if job.hold_left_s is None else round(job.hold_left_s, 3),
         cancellable=may_cancel(job),
         created_at=job.created_at,
         started_at=job.started_at,

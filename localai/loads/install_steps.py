@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
+from datetime import datetime
 
 from localai import logs
 from localai.clock import boottime
@@ -46,7 +47,10 @@ class InstallSteps:
         pool: Executor,
         budgets: Budgets | None = None,
         clock: Callable[[], float] = boottime,
+        trusts: Callable[[datetime], bool] = lambda _: True,
     ) -> None:
+        """``trusts`` tells whether a reading of the database's clock may be compared with stored times."""
+        self._trusts = trusts
         self._owner, self._reads, self._models, self._announcer = owner, reads, models, announcer
         self._pool, self._budgets, self._clock = pool, budgets or Budgets(), clock
         self._lock = threading.Condition()
@@ -86,9 +90,9 @@ class InstallSteps:
 
     def _overdue(self, job: Job) -> Bound | None:
         limit = install_bound(job, self._budgets)
-        if limit is None or job.read_at <= limit.at or (limit.stalled and not self._had_its_turn(job)):
+        if limit is None or job.read_at <= limit.at or not self._trusts(job.read_at):
             return None
-        return limit
+        return None if limit.stalled and not self._had_its_turn(job) else limit
 
     def _had_its_turn(self, job: Job) -> bool:
         """What waits for a thread is not silent as long as the threads move something else."""

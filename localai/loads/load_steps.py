@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from localai import logs
 from localai.errors import BadInput, ModelNotFound, ModelsFolderUnavailable, OperationFailed
 from localai.jobs.announce import Announcer
 from localai.jobs.counts import count_fenced
-from localai.jobs.event_rules import Finish, Place, TellRouting
+from localai.jobs.event_rules import Finish, Place, Relocate, TellRouting
 from localai.jobs.job import Job, State, Windows, after
 from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD
 from localai.jobs.operation_rules import Cause, OpState, Order
@@ -23,6 +24,9 @@ from localai.placement.filters import Demand, Limits, NodeOffer
 from localai.placement.rules import NoRoom, Placement, place
 
 log = logs.get(__name__)
+
+#: Dispatch windows an agent has to claim its order: the second one begins when the order is sent again.
+IGNORED_WINDOWS = 2
 
 
 class LoadSteps:
@@ -40,14 +44,17 @@ class LoadSteps:
         windows: Windows,
         budgets: Budgets,
         limits: Limits,
+        trusts: Callable[[datetime], bool] = lambda _: True,
     ) -> None:
+        """``trusts`` tells whether a reading of the database's clock may be compared with stored times."""
         self._owner, self._moves, self._reads, self._intake, self._plans = owner, moves, reads, intake, plans
         self._announcer, self._windows, self._budgets, self._limits = announcer, windows, budgets, limits
+        self._trusts = trusts
 
     def due(self, job: Job) -> bool:
         if job.op_generation is None or job.op_state in (OpState.READY, OpState.ENDED):
             return True
-        return self._overdue(job) is not None
+        return self._overdue(job) is not None or self._ignored(job)
 
     def step(self, job: Job) -> None:
         if job.op_generation is None:
@@ -59,6 +66,8 @@ class LoadSteps:
         elif (overdue := self._overdue(job)) is not None:
             cause, text = overdue
             self._owner.fail(job, cause, text, ended=False)
+        elif self._ignored(job):
+            self._relocate(job)
 
     # Before the order is sent
 
@@ -118,6 +127,31 @@ class LoadSteps:
                 log.info("placed", extra=logs.fields(node_id=placed.node_id, op_generation=placed.op_generation))
                 self._announcer.moved(Place, placed)
 
+    def _ignored(self, job: Job) -> bool:
+        """Whether the order was sent twice and its agent has not claimed it: another node may be quicker."""
+        if job.op_state != OpState.SENT or job.node_incarnation is not None or job.legacy or job.placed_at is None:
+            return False
+        return job.read_at > after(job.placed_at, IGNORED_WINDOWS * self._windows.dispatch_s) and self._trusts(
+            job.read_at
+        )
+
+    def _relocate(self, job: Job) -> None:
+        """Send the order to another node that takes orders. Where none fits, its own may still claim it."""
+        size = _size(job.args)
+        demand = Demand(model=job.subject, size_bytes=size, stages=size is not None)
+
+        def choose(offers: Sequence[NodeOffer]) -> Placement | NoRoom:
+            others = [one for one in offers if one.id != job.node_id and not one.ignores_orders(self._limits)]
+            return place(demand, others, self._limits)
+
+        relocated = self._moves.relocate(job, self._owner.id, choose)
+        if isinstance(relocated, Job):
+            log.warning(
+                "an order was not claimed, and another node gets it",
+                extra=logs.fields(job_id=job.id, ignored_by=job.node_id, node_id=relocated.node_id),
+            )
+            self._announcer.moved(Relocate, relocated)
+
     def _revise(self, job: Job, plan: LoadPlan) -> None:
         """Put the job's revision in force: the config on disk has it. Another one that serves may stand against it."""
         evidence = Evidence(changed_at=plan.changed_at, for_load=True)
@@ -140,7 +174,8 @@ class LoadSteps:
 
     def _wait_or_fail(self, job: Job, text: str) -> None:
         """Something is being stopped that may make room; for the length of a report window the sweep tries again."""
-        if job.started_at is None or job.read_at > after(job.started_at, self._windows.report_s):
+        over = job.started_at is None or job.read_at > after(job.started_at, self._windows.report_s)
+        if over and self._trusts(job.read_at):
             self._fail_early(job, Cause.NO_ROOM, text)
 
     def _order(self, job: Job, plan: LoadPlan) -> Order:
@@ -199,6 +234,8 @@ class LoadSteps:
 
     def _overdue(self, job: Job) -> tuple[Cause, str] | None:
         """The bound that a placed load has passed, as cause and text."""
+        if not self._trusts(job.read_at):
+            return None
         quiet = silent(job, self._budgets, job.read_at)
         if quiet is not None:
             return Cause.WORKER_SILENT, quiet

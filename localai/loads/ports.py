@@ -133,6 +133,13 @@ class LoadMoves(Protocol):
         ``choose`` is called with every node, then with the chosen one alone as it is under its lock, until it stands.
         """
 
+    def relocate(self, job: Job, owner: OwnerId, choose: Choose) -> Job | NoRoom | NotPlaced:
+        """Send an order that its node has not claimed to another node, with its reservation, as another operation.
+
+        The node before is marked silent. ``choose`` is called as by `place`. NoRoom and NotPlaced change nothing;
+        REPLACED may mean that the order was claimed.
+        """
+
     def finish(self, job: Job, owner: OwnerId) -> Job | NotFinished:
         """Make the replica routable and end the job, or neither."""
 

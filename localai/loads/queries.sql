@@ -36,8 +36,8 @@ SELECT j.*, clock_timestamp() AS read_at FROM jobs j
 SELECT n.id, n.name, n.status, n.total_vram, n.available_vram, n.total_ram, n.available_ram, n.total_disk,
        n.available_disk, n.max_replicas_per_model, n.staged_files, n.process_memory,
        extract(epoch FROM clock_timestamp() - n.last_heartbeat)::float8 AS heartbeat_age_s,
-       EXISTS (SELECT 1 FROM jobs j WHERE j.node_id = n.id AND j.error_cause = 'worker_silent'
-                  AND j.finished_at > n.last_heartbeat) AS silent,
+       (SELECT extract(epoch FROM clock_timestamp() - s.since)::float8 FROM silent_nodes s
+         WHERE s.node_id = n.id) AS silent_s,
        (SELECT jsonb_agg(jsonb_build_object(
                    'model', r.model, 'state', r.state, 'reserved_bytes', r.reserved_bytes,
                    'process_instance', coalesce(r.process_instance, j.process_instance),
@@ -65,6 +65,23 @@ UPDATE jobs
  WHERE id = %(id)s AND generation = %(generation)s AND owner = %(owner)s AND state = 'running'
    AND op_generation IS NULL AND lease_expires_at > clock_timestamp()
 RETURNING jobs.*, clock_timestamp() AS read_at;
+
+-- relocate_job --
+-- Another node gets an order that was not claimed. A claim of the node before names another operation, and is refused.
+UPDATE jobs
+   SET node_id = %(node)s, op_generation = %(op_generation)s,
+       legacy = NOT (SELECT reports_operations FROM nodes WHERE id = %(node)s), placed_at = clock_timestamp(),
+       args = args || jsonb_build_object('order', %(order)s::jsonb), dispatch_window_s = %(dispatch)s,
+       dispatch_expires_at = clock_timestamp() + make_interval(secs => %(dispatch)s), updated_at = clock_timestamp()
+ WHERE id = %(id)s AND generation = %(generation)s AND owner = %(owner)s AND state = 'running'
+   AND lease_expires_at > clock_timestamp() AND op_state = 'sent' AND node_incarnation IS NULL AND NOT legacy
+RETURNING jobs.*, clock_timestamp() AS read_at;
+
+-- relocate_replica --
+-- The reservation goes along: nothing of the attempt runs on the node before.
+UPDATE replicas SET node_id = %(node)s, op_generation = %(op_generation)s, updated_at = clock_timestamp()
+ WHERE job_id = %(id)s AND state = 'staging'
+RETURNING id;
 
 -- reserve_replica --
 -- Slot, memory and disk in one row; it goes with the proof that nothing of the attempt runs.
@@ -152,9 +169,12 @@ SELECT d.pending_s, d.installing_s, d.staging_s, d.loading_s, d.backend, d.size_
 
 -- streaks --
 -- Failures in a row that are at least so many, on nodes that are still there; a filter that is NULL does not filter.
+-- Those of causes that pass by themselves count until the last one is old enough.
 SELECT s.model, s.revision, s.node_id, n.name AS node_name, s.cause, s.failures, s.since, s.last_at, s.error, s.job_id
   FROM failure_streaks s JOIN nodes n ON n.id = s.node_id
  WHERE s.failures >= %(least)s
+   AND (s.cause <> ALL(%(passing)s::text[])
+        OR s.last_at > clock_timestamp() - make_interval(secs => %(silent_hold)s))
    AND (%(model)s::text IS NULL OR s.model = %(model)s)
    AND (%(revision)s::text IS NULL OR s.revision = %(revision)s)
    AND (%(node)s::uuid IS NULL OR s.node_id = %(node)s)

@@ -167,7 +167,7 @@ def load_status(job: Job, install: Job | None = None, history: Sequence[LoadDura
     fetching = install if job.live and job.op_generation is None else None
     moving = fetching or job
     left = seconds_left(job.lease_expires_at, job.read_at) if job.state == State.RUNNING else None
-    hold_s = seconds_left(job.hold_until, job.read_at) if job.held else None
+    hold_s = job.hold_left_s
     ended_badly = job.state in (State.FAILED, State.CANCELLED)
     stopping = job.stop_state == StopState.PENDING
     rest = eta(job, history)

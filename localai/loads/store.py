@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from localai.db.queries import load_queries
@@ -11,7 +11,7 @@ from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.errors import StorageUnavailable
 from localai.ids import JobId, NodeId, OwnerId, new_id
 from localai.jobs.attempts import insert, lock_subject
-from localai.jobs.event_rules import Finish, Place
+from localai.jobs.event_rules import Finish, Place, Relocate
 from localai.jobs.job import Job, Windows
 from localai.jobs.kinds import KINDS, MODEL_LOAD, Kinds
 from localai.jobs.ports import Intake, NewJob
@@ -39,7 +39,7 @@ class PgLoadStore:
     ) -> None:
         """``quarantine_after`` failures in a row keep a model off a node; 0 never does."""
         self._unit_of_work, self._windows, self._kinds = unit_of_work, windows, kinds
-        self._quarantine_after = quarantine_after
+        self._quarantine = quarantines.Rule(quarantine_after, windows.silent_hold_s)
 
     # LoadReads
 
@@ -75,7 +75,7 @@ class PgLoadStore:
                 return Intake.LOADED, serving
             if deciding is not None:
                 return Intake.HELD, deciding
-            blocked = quarantines.blocked(uow, model, revision, self._quarantine_after)
+            blocked = quarantines.blocked(uow, model, revision, self._quarantine)
             if blocked is not None:
                 return blocked
             slot = uow.execute(SQL["free_slot"], {"model": model}).scalar_one()
@@ -84,9 +84,26 @@ class PgLoadStore:
 
     def place(self, job: Job, owner: OwnerId, choose: Choose, reservation: Reservation) -> Job | NoRoom | NotPlaced:
         for _ in range(PLACE_TRIES):
-            placed = self._place_once(job, owner, choose, reservation)
+            placed = self._choose_once(
+                job,
+                reservation.order,
+                choose,
+                lambda uow, chosen: self._place_on(uow, job, owner, chosen, reservation),
+            )
             if placed is not None:
                 return placed
+        raise StorageUnavailable(f"{PLACE_TRIES} placements of {job.subject!r} in a row met another on their node")
+
+    def relocate(self, job: Job, owner: OwnerId, choose: Choose) -> Job | NoRoom | NotPlaced:
+        for _ in range(PLACE_TRIES):
+            relocated = self._choose_once(
+                job,
+                job.args.get("order", {}),
+                choose,
+                lambda uow, chosen: self._relocate_to(uow, job, owner, chosen),
+            )
+            if relocated is not None:
+                return relocated
         raise StorageUnavailable(f"{PLACE_TRIES} placements of {job.subject!r} in a row met another on their node")
 
     def finish(self, job: Job, owner: OwnerId) -> Job | NotFinished:
@@ -127,8 +144,12 @@ class PgLoadStore:
 
     # Steps of the transactions above
 
-    def _place_once(
-        self, job: Job, owner: OwnerId, choose: Choose, reservation: Reservation
+    def _choose_once(
+        self,
+        job: Job,
+        order: Mapping[str, Any],
+        choose: Choose,
+        write: Callable[[UnitOfWork, Placement], Job | NotPlaced],
     ) -> Job | NoRoom | NotPlaced | None:
         """One transaction: choose without locks, then look again at the chosen node under its lock.
 
@@ -138,14 +159,14 @@ class PgLoadStore:
             subject = lock_subject(uow, self._kinds, NewJob(kind=MODEL_LOAD, subject=job.subject))
             if subject["revision"] != job.revision:
                 return NotPlaced.OTHER_REVISION
-            failed = quarantines.failures(uow, job.subject, job.revision)
-            chosen = choose(self._offers(uow, job, reservation.order, None, failed))
+            failed = quarantines.failures(uow, job.subject, job.revision, self._quarantine.silent_hold_s)
+            chosen = choose(self._offers(uow, job, order, None, failed))
             if isinstance(chosen, NoRoom):
                 return chosen
             uow.execute(SQL["lock_node"], {"node": chosen.node_id})
-            if not isinstance(choose(self._offers(uow, job, reservation.order, chosen.node_id, failed)), Placement):
+            if not isinstance(choose(self._offers(uow, job, order, chosen.node_id, failed)), Placement):
                 return None
-            return self._place_on(uow, job, owner, chosen, reservation)
+            return write(uow, chosen)
 
     def _place_on(
         self, uow: UnitOfWork, job: Job, owner: OwnerId, chosen: Placement, reservation: Reservation
@@ -189,8 +210,30 @@ class PgLoadStore:
     ) -> Sequence[NodeOffer]:
         wanted = order_files(job.subject, order.get("files"))
         rows = uow.execute(SQL["node_offers"], {"node": node_id}).mappings()
-        judged = ((dict(row), against(failed.get(NodeId(row["id"])), self._quarantine_after)) for row in rows)
+        judged = ((dict(row), against(failed.get(NodeId(row["id"])), self._quarantine.after)) for row in rows)
         return [_offer(row, job.subject, wanted, judgement) for row, judgement in judged]
+
+    def _relocate_to(self, uow: UnitOfWork, job: Job, owner: OwnerId, chosen: Placement) -> Job | NotPlaced:
+        """The caller holds the subject, whose counter gives the new operation its name."""
+        subject = {"subject_kind": self._kinds[MODEL_LOAD].subject_kind, "subject": job.subject}
+        op_generation = uow.execute(JOBS_SQL["draw_generation"], subject).scalar_one()
+        fence = {
+            "id": job.id,
+            "generation": job.generation,
+            "owner": owner,
+            "node": chosen.node_id,
+            "op_generation": op_generation,
+            "order": json.dumps({**job.args.get("order", {}), "op_generation": op_generation}),
+            "dispatch": self._windows.dispatch_s,
+        }
+        relocated = one_job(uow.execute(SQL["relocate_job"], fence))
+        if relocated is None:
+            uow.connection.rollback()
+            return NotPlaced.REPLACED
+        uow.execute(SQL["relocate_replica"], fence).one()
+        uow.execute(JOBS_SQL["mark_silent_node"], {"node": job.node_id})
+        record(uow, EVENT_NAMES[Relocate], relocated, owner, {"node": chosen.node_name, "instead_of": job.node_name})
+        return relocated
 
     @staticmethod
     def _route(uow: UnitOfWork, job: Job) -> None:

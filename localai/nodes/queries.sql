@@ -58,20 +58,20 @@ ON CONFLICT (name) DO UPDATE
        moved_incarnation = CASE WHEN %(moved)s THEN nodes.incarnation + 1 ELSE nodes.moved_incarnation END,
        contested_at = CASE WHEN %(moved)s THEN NULL ELSE nodes.contested_at END,
        staged_files = EXCLUDED.staged_files, process_memory = EXCLUDED.process_memory,
-       last_heartbeat = clock_timestamp(), updated_at = clock_timestamp()
+       doubted_at = NULL, last_heartbeat = clock_timestamp(), updated_at = clock_timestamp()
 RETURNING id, name, node_type, status, created_at, incarnation;
 
 -- beat_row --
 -- What a heartbeat is compared with.
 SELECT id, status, incarnation, last_heartbeat, total_vram, available_vram, total_ram, available_ram, total_disk,
        available_disk, gpu_vendor, gpu_compute_capability, cpu_logical_cores, cpu_usage_percent, cpu_load_1,
-       clock_timestamp() AS now
+       doubted_at IS NOT NULL AS doubted, clock_timestamp() AS now
   FROM nodes WHERE id = %(id)s;
 
 -- write_beat --
 -- A figure the node could not read keeps its last value.
 UPDATE nodes
-   SET last_heartbeat = clock_timestamp(),
+   SET last_heartbeat = clock_timestamp(), doubted_at = NULL,
        total_vram = COALESCE(%(total_vram)s, total_vram), available_vram = COALESCE(%(available_vram)s, available_vram),
        total_ram = COALESCE(%(total_ram)s, total_ram), available_ram = COALESCE(%(available_ram)s, available_ram),
        total_disk = COALESCE(%(total_disk)s, total_disk), available_disk = COALESCE(%(available_disk)s, available_disk),
@@ -108,6 +108,18 @@ UPDATE nodes SET status = 'offline', status_at = clock_timestamp(), updated_at =
    AND last_heartbeat < clock_timestamp() - make_interval(secs => %(threshold)s)
 RETURNING id;
 
+-- doubt_node --
+-- A web process reached neither a model process nor the agent. The next heartbeat is written, and ends the doubt.
+UPDATE nodes SET doubted_at = clock_timestamp()
+ WHERE id = %(id)s AND status = 'healthy' AND doubted_at IS NULL
+RETURNING id;
+
+-- mark_doubted --
+-- Nodes that sent no heartbeat since they were doubted. Their replica rows stay, and serve again when the node returns.
+UPDATE nodes SET status = 'unhealthy', status_at = clock_timestamp(), updated_at = clock_timestamp()
+ WHERE status = 'healthy' AND doubted_at < clock_timestamp() - make_interval(secs => %(threshold)s)
+RETURNING id;
+
 -- mark_returned --
 -- Nodes that were given up and have been heard of since.
 UPDATE nodes
@@ -127,7 +139,7 @@ SELECT EXISTS (SELECT 1 FROM removed_nodes WHERE id = %(id)s);
 
 -- list_nodes --
 -- Nodes as people see them, with the job that drains or removes one.
-SELECT n.*,
+SELECT n.*, (SELECT s.since FROM silent_nodes s WHERE s.node_id = n.id) AS silent_since,
        (SELECT jsonb_build_object('job_id', j.id, 'message', j.message,
                                   'removing', coalesce((j.args->>'remove')::boolean, false))
           FROM jobs j

@@ -19,7 +19,7 @@ class Status(StrEnum):
 
     PENDING = "pending"  # registered, not approved: no orders, no requests
     HEALTHY = "healthy"
-    UNHEALTHY = "unhealthy"
+    UNHEALTHY = "unhealthy"  # not reached, and no heartbeat since: no requests and no orders until the next one
     OFFLINE = "offline"  # said so, or silent for too long; the row stays, with its approval
     DRAINING = "draining"
 
@@ -82,6 +82,8 @@ class BeatRow:
     last_heartbeat: datetime | None
     figures: Figures
     now: datetime
+    #: A web process reached neither a model process of the node nor its agent.
+    doubted: bool = False
 
 
 #: A beat of an agent that reports no files or processes, or none that changed.
@@ -98,14 +100,16 @@ def worth_writing(
     """Whether a heartbeat is written now or held back until the next checkpoint.
 
     Compared with what was last *written*, so that a figure which walks away in small steps is written once it is far.
-    ``first``: this process has not seen the node before. A node that is not active needs every beat to come back.
+    ``first``: this process has not seen the node before. A node that is not active needs every beat to come back, and
+    one that is doubted needs it to stay.
     Files are reported only when they changed, together with the free disk that they were counted in.
     """
     if holdings.files is not None:
         return True
-    if first or row.last_heartbeat is None or row.status not in (Status.HEALTHY, Status.DRAINING):
+    if first or row.doubted or row.last_heartbeat is None or row.status not in (Status.HEALTHY, Status.DRAINING):
         return True
-    if (row.now - row.last_heartbeat).total_seconds() >= checkpoint_s:
+    age_s = (row.now - row.last_heartbeat).total_seconds()
+    if age_s >= checkpoint_s or age_s < 0:  # ahead of the clock: it stepped back
         return True
     return any(_differs(row.figures, beat, name) for name in _FACTS) or any(
         _moved(row.figures, beat, name) for name in _FREE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -48,6 +48,7 @@ class NodeService(Generic[Moved]):
         tell_moved: Callable[[Moved], object],
         checkpoint_s: float,
         stale_after_s: float,
+        doubt_s: float,
         auto_approve: bool = False,
         approve_names: Collection[str] = (),
         vouched_hash: str = "",
@@ -58,7 +59,7 @@ class NodeService(Generic[Moved]):
         one secret that is approved under these names, whatever their rows hold.
         """
         self._store, self._events, self._tell_moved = store, events, tell_moved
-        self._checkpoint_s, self._stale_after_s = checkpoint_s, stale_after_s
+        self._checkpoint_s, self._stale_after_s, self._doubt_s = checkpoint_s, stale_after_s, doubt_s
         self._auto_approve, self._approve_names = auto_approve, frozenset(approve_names)
         self._vouched_hash = vouched_hash
         self._seen: set[NodeId] = set()
@@ -163,9 +164,29 @@ class NodeService(Generic[Moved]):
         stored = self._store.credential_hash(NodeId(node_id)) if is_uuid(node_id) else None
         return hmac.compare_digest(hash_of(token), stored or "")
 
-    def mark_stale(self) -> None:
-        """Give up nodes that are silent for too long, and take back those that were heard of since."""
-        for node_id in self._store.mark(self._stale_after_s):
+    def give_up_silent(self) -> None:
+        """Give up nodes that are silent for too long."""
+        self._changed(self._store.mark_silent(self._stale_after_s))
+
+    def doubt(self, node_id: NodeId) -> None:
+        """A web process reached neither a model process of the node nor its agent.
+
+        That alone changes nothing, because others may reach them: only a node that sends no heartbeat either is taken
+        out of use. A node that is not healthy is not doubted.
+        """
+        if self._store.doubt(node_id):
+            log.warning("a node is not reached, and its next heartbeat is awaited", extra=logs.fields(node_id=node_id))
+
+    def give_up_doubted(self) -> None:
+        """Take nodes out of use that sent no heartbeat since they were doubted."""
+        self._changed(self._store.mark_doubted(self._doubt_s))
+
+    def take_back(self) -> None:
+        """Take back nodes that were given up and have sent a heartbeat since."""
+        self._changed(self._store.mark_returned(self._stale_after_s))
+
+    def _changed(self, node_ids: Iterable[NodeId]) -> None:
+        for node_id in node_ids:
             log.info("node changed its status by its heartbeats", extra=logs.fields(node_id=node_id))
             self._tell(node_id)
 

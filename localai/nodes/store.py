@@ -112,6 +112,7 @@ class PgNodeStore(Generic[Moved]):
             last_heartbeat=row["last_heartbeat"],
             figures=figures,
             now=row["now"],
+            doubted=row["doubted"],
         )
 
     def write_beat(
@@ -128,14 +129,26 @@ class PgNodeStore(Generic[Moved]):
     def deregister(self, node_id: NodeId, incarnation: int | None) -> bool:
         return self._routed("deregister_node", {"id": node_id, "incarnation": incarnation})
 
-    def mark(self, threshold_s: float) -> list[NodeId]:
-        """Give up silent nodes and take back those that were heard of since; the nodes whose status changed."""
+    def mark_silent(self, threshold_s: float) -> list[NodeId]:
+        """Give up nodes without a heartbeat for so long; those whose status changed."""
+        return self._mark("mark_silent", {"threshold": threshold_s})
+
+    def doubt(self, node_id: NodeId) -> bool:
+        """Have the next heartbeat of a healthy node written at once; False if one is awaited already."""
         with self._unit_of_work() as uow:
-            changed = [
-                NodeId(row.id)
-                for statement in ("mark_silent", "mark_returned")
-                for row in uow.execute(SQL[statement], {"threshold": threshold_s})
-            ]
+            return uow.execute(SQL["doubt_node"], {"id": node_id}).first() is not None
+
+    def mark_doubted(self, threshold_s: float) -> list[NodeId]:
+        """Take out nodes that were doubted for so long without a heartbeat; those whose status changed."""
+        return self._mark("mark_doubted", {"threshold": threshold_s})
+
+    def mark_returned(self, threshold_s: float) -> list[NodeId]:
+        """Take back nodes that were given up and have sent a heartbeat since; those whose status changed."""
+        return self._mark("mark_returned", {"threshold": threshold_s})
+
+    def _mark(self, statement: str, parameters: Mapping[str, Any]) -> list[NodeId]:
+        with self._unit_of_work() as uow:
+            changed = [NodeId(row.id) for row in uow.execute(SQL[statement], parameters)]
             if changed:
                 uow.execute(SQL["raise_routing_version"])
             return changed
@@ -217,7 +230,7 @@ def _holdings(holdings: Holdings) -> dict[str, str | None]:
     }
 
 
-_OPTIONAL = ("last_heartbeat", "drain", "refused_registration", "pending_reason")
+_OPTIONAL = ("silent_since", "last_heartbeat", "drain", "refused_registration", "pending_reason")
 _TEXTS = ("address", "http_address", "version", "gpu_vendor", "gpu_compute_capability", "capability")
 
 

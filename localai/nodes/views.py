@@ -50,6 +50,8 @@ class NodeView:
     pending_reason: str | None
     #: Requests that live web processes had there at their last renewal.
     in_flight_count: int
+    #: Since when it takes no orders, although it may beat; None for a node that does.
+    silent_since: datetime | None
     last_heartbeat: datetime | None
     created_at: datetime
     updated_at: datetime
@@ -94,6 +96,8 @@ class NodeView:
             body["refused_registration"] = dict(self.refused_registration)
         if self.pending_reason:
             body["pending_reason"] = self.pending_reason
+        if self.silent_since is not None:
+            body["silent_since"] = _text(self.silent_since)
         if self.capability:
             body["capability"] = self.capability
         if self.labels:

@@ -33,8 +33,9 @@ class NodeOffer:
     name: str
     status: str
     heartbeat_age_s: float | None
-    #: It did not take or report a load, and no heartbeat was written since. It may be dead without being stale yet.
-    silent: bool = False
+    #: Seconds since it did not take or report an order, if it has taken none since. A heartbeat changes nothing: an
+    #: agent that beats may not reach its queue.
+    silent_s: float | None = None
     total_vram: int | None = None
     available_vram: int | None = None
     total_ram: int | None = None
@@ -61,6 +62,14 @@ class NodeOffer:
     def has_gpu(self) -> bool:
         return bool(self.total_vram)
 
+    def ignores_orders(self, limits: Limits) -> bool:
+        """Whether other nodes go first. After a while it is tried again: nothing else shows that it takes orders."""
+        return self.silent_s is not None and self.silent_s < limits.stale_after_s
+
+    def quiet(self, limits: Limits) -> bool:
+        """Whether its last written heartbeat is too old. The sweep alone says that such a node is offline."""
+        return self.heartbeat_age_s is not None and self.heartbeat_age_s > limits.stale_after_s
+
     def free_memory(self) -> int | None:
         """Memory a new model could get: of the GPU where there is one. None where the node does not say."""
         available = self.available_vram if self.has_gpu else self.available_ram
@@ -85,11 +94,7 @@ def serves(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
 
 
 def answers(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
-    if node.heartbeat_age_s is None:
-        return "has not sent a heartbeat"
-    if node.heartbeat_age_s > limits.stale_after_s:
-        return f"has sent no heartbeat for {node.heartbeat_age_s:.0f} s"
-    return None
+    return "has not sent a heartbeat" if node.heartbeat_age_s is None else None
 
 
 def not_in_quarantine(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:

@@ -38,15 +38,16 @@ class NoRoom:
 def place(demand: Demand, nodes: Sequence[NodeOffer], limits: Limits) -> Placement | NoRoom:
     """Choose among the nodes that pass every filter: the idlest, then the one with most free memory, then by name.
 
-    A node that went silent under its last load goes last: a dead one is idle and has the most free memory of all, and
-    would get every load until it counts as stale. Unknown is not full: a figure that a node does not report refuses
-    nothing, but a node that reports room goes first. A backend may be a folder that only some nodes have: a node that
-    did not know it goes after the others.
+    A node that did not take its last order goes last: a dead one is idle and has the most free memory of all, and
+    would get every load until it counts as stale. The same holds for one whose heartbeat is old: it is not refused,
+    because after an outage of the database the heartbeats of all nodes are old. Unknown is not full: a figure that a
+    node does not report refuses nothing, but a node that reports room goes first. A backend may be a folder
+    that only some nodes have: a node that did not know it goes after the others.
     """
     refused = {node.id: reason for node in nodes if (reason := refusal(demand, node, limits)) is not None}
     fitting = [node for node in nodes if node.id not in refused]
     if fitting:
-        chosen = min(fitting, key=_preference)
+        chosen = min(fitting, key=lambda node: _preference(node, limits))
         return Placement(node_id=chosen.id, node_name=chosen.name)
     serving = [node for node in nodes if node.status == "healthy"]
     return NoRoom(
@@ -64,5 +65,6 @@ def refusal(demand: Demand, node: NodeOffer, limits: Limits) -> str | None:
     return None
 
 
-def _preference(node: NodeOffer) -> tuple[bool, bool, int, int, str]:
-    return node.silent, node.lacks_backend, node.replicas, -(node.free_memory() or 0), node.name
+def _preference(node: NodeOffer, limits: Limits) -> tuple[bool, bool, int, int, str]:
+    last = node.ignores_orders(limits) or node.quiet(limits)
+    return last, node.lacks_backend, node.replicas, -(node.free_memory() or 0), node.name

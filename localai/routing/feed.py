@@ -66,13 +66,16 @@ class RoutingFeed:
         process: Process,
         intervals: Intervals,
         on_registered: Callable[[FrontendId], None] = lambda _: None,
+        on_unreachable: Callable[[Endpoint], None] = lambda _: None,
         signals: Signals | None = None,
         clock: Callable[[], float] = boottime,
     ) -> None:
+        """``on_unreachable`` is called beside the feed's thread after each dial of a routed instance that failed."""
         self._table, self._rows, self._frontends, self._connections = table, rows, frontends, connections
         self._drains = drains
         self._process, self._intervals, self._clock = process, intervals, clock
         self._on_registered, self._signals = on_registered, signals or Signals()
+        self._on_unreachable = on_unreachable
         self._id: FrontendId | None = None
         self._lease: Lease | None = None
         self._renew_at = 0.0
@@ -255,8 +258,12 @@ class RoutingFeed:
 
     def _probe_once(self, endpoint: Endpoint) -> None:
         try:
-            if self._connections.probe(endpoint) and not self._table.admit(endpoint):
+            if not self._connections.probe(endpoint):
+                self._on_unreachable(endpoint)
+            elif not self._table.admit(endpoint):
                 self._connections.forget(endpoint)
+        except Exception:
+            log.exception("probing a replica failed")
         finally:
             self._probing.discard(endpoint)
 

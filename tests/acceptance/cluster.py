@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,13 +156,20 @@ class Cluster:
     def models(self) -> Path:
         return self.state_dir / "models"
 
-    def start(self, name: str, *arguments: str, variables: Mapping[str, str] | None = None) -> Started:
+    def start(
+        self,
+        name: str,
+        *arguments: str,
+        variables: Mapping[str, str] | None = None,
+        program: Sequence[str] | None = None,
+    ) -> Started:
+        """``program`` stands for the console script."""
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{name}.log"
         environment = {**clean_environment(), "LOCALAI_API_KEY": API_KEY, **self.variables, **(variables or {})}
         with log.open("ab") as output:
             popen = subprocess.Popen(
-                [*self.program, *arguments],
+                [*(program or self.program), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -181,9 +188,10 @@ class Cluster:
 
     # Several processes on shared servers
 
-    def servers(self, name: str = "servers") -> Started:
+    def servers(self, name: str = "servers", program: Sequence[str] | None = None, **variables: str) -> Started:
         state = self.folder / "servers"
-        process = self.start(name, "up", "--servers-only", "--state-dir", str(state))
+        arguments = ("up", "--servers-only", "--state-dir", str(state))
+        process = self.start(name, *arguments, variables=variables, program=program)
         text = wait_for("the servers' env file", lambda: self._env_file(process, state / "env"))
         self.variables.update(dict(line.split("=", 1) for line in text.splitlines() if "=" in line))
         self.variables.pop("LOCALAI_URL", None)

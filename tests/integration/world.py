@@ -163,6 +163,7 @@ class World:
             tell_moved=lambda moved: self.announcer.moved(*moved),
             checkpoint_s=60.0,
             stale_after_s=300.0,
+            doubt_s=20.0,
             auto_approve=True,
         )
 

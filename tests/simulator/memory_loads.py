@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from localai.ids import JobId, NodeId, OwnerId, ReplicaId
-from localai.jobs.event_rules import Finish, Place
+from localai.jobs.event_rules import Finish, Place, Relocate
 from localai.jobs.job import Job
 from localai.jobs.kinds import KINDS, MODEL_INSTALL, MODEL_LOAD, Kinds
 from localai.jobs.ports import Intake, NewJob
-from localai.jobs.quarantine_rules import Streak, against, blocking, quarantined
+from localai.jobs.quarantine_rules import Streak, against, blocking, has_passed, quarantined
 from localai.jobs.rows import EVENT_NAMES
 from localai.loads.ports import Choose, LoadRow, NotFinished, NotPlaced, Quarantined, Reservation
 from localai.models.revision_rules import Evidence, InForce, Standing, judge
@@ -69,6 +69,34 @@ class MemoryLoads:
         if isinstance(chosen, NoRoom):
             return chosen
         return self._place_on(job, owner, chosen, reservation)
+
+    def relocate(self, job: Job, owner: OwnerId, choose: Choose) -> Job | NoRoom | NotPlaced:
+        tables = self._tables
+        subject = tables.subject("model", job.subject)
+        if subject.revision != job.revision:
+            return NotPlaced.OTHER_REVISION
+        chosen = choose(self._offers(job, job.args.get("order", {})))
+        if isinstance(chosen, NoRoom):
+            return chosen
+        op_generation = subject.last_generation + 1
+        event = Relocate(
+            generation=job.generation,
+            owner=owner,
+            node_id=chosen.node_id,
+            op_generation=op_generation,
+            order={**job.args.get("order", {}), "op_generation": op_generation},
+            legacy=not tables.nodes[chosen.node_id].reports_operations,
+        )
+        relocated = tables.move(job.id, event)
+        if relocated is None:
+            return NotPlaced.REPLACED
+        subject.last_generation = op_generation
+        replica = tables.replica_of(job.id)
+        assert replica is not None and job.node_id is not None
+        tables.set_replica(replica, node_id=chosen.node_id, op_generation=op_generation)
+        tables.silent_nodes[job.node_id] = tables.now()
+        tables.record(EVENT_NAMES[Relocate], relocated, owner, {"node": chosen.node_name, "instead_of": job.node_name})
+        return relocated
 
     def finish(self, job: Job, owner: OwnerId) -> Job | NotFinished:
         tables = self._tables
@@ -198,6 +226,7 @@ class MemoryLoads:
             for node in sorted(self._tables.nodes.values(), key=lambda node: node.name)
             if (streak := self._tables.streaks.get((model, revision, node.id))) is not None
             and quarantined(streak, self._quarantine_after)
+            and not has_passed(streak, self._tables.now(), self._tables.windows.silent_hold_s)
         }
 
     def _offers(self, job: Job, order: Mapping[str, Any]) -> Sequence[NodeOffer]:
@@ -205,16 +234,23 @@ class MemoryLoads:
         nodes = sorted(self._tables.nodes.values(), key=lambda node: node.name)
         return [self._offer(node, job, wanted) for node in nodes]
 
+    def _silent_s(self, node: Node) -> float | None:
+        since = self._tables.silent_nodes.get(NodeId(node.id))
+        return None if since is None else (self._tables.now() - since).total_seconds()
+
     def _offer(self, node: Node, job: Job, wanted: Mapping[FileKey, int] | None) -> NodeOffer:
         beat, figures, model = node.last_heartbeat, node.figures, job.subject
         streak = self._tables.streaks.get((model, job.revision, node.id))
         if streak is not None:
             streak = replace(streak, node_name=node.name)
+        if streak is not None and has_passed(streak, self._tables.now(), self._tables.windows.silent_hold_s):
+            streak = None
         promises = [self._promise(row, beat) for row in self._tables.replicas.values() if row.node_id == node.id]
         return NodeOffer(
             id=NodeId(node.id),
             name=node.name,
             status=node.status.value,
+            silent_s=self._silent_s(node),
             heartbeat_age_s=None if beat is None else (self._tables.now() - beat).total_seconds(),
             total_vram=figures.total_vram,
             available_vram=figures.available_vram,

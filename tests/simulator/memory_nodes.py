@@ -61,7 +61,7 @@ class MemoryNodes:
         node.secret_hash = registration.secret_hash or node.secret_hash
         node.pending_reason = None if node.approved else (decision.reason or node.pending_reason)
         node.incarnation, node.report_seq, node.status_at = node.incarnation + 1, 0, now
-        node.credential_hash, node.last_heartbeat = credential_hash, now
+        node.credential_hash, node.last_heartbeat, node.doubted_at = credential_hash, now, None
         node.max_replicas_per_model = max(1, registration.max_replicas_per_model)
         node.figures, node.holdings = _kept(node.figures, registration.figures), registration.holdings
         node.reports_operations = registration.reports_operations
@@ -107,6 +107,7 @@ class MemoryNodes:
             last_heartbeat=node.last_heartbeat,
             figures=node.figures,
             now=self._tables.now(),
+            doubted=node.doubted_at is not None,
         )
 
     def write_beat(
@@ -117,6 +118,7 @@ class MemoryNodes:
             return False
         node.last_heartbeat, node.figures = self._tables.now(), _kept(node.figures, figures)
         node.holdings = _kept(node.holdings, holdings)
+        node.doubted_at = None
         return True
 
     def deregister(self, node_id: NodeId, incarnation: int | None) -> bool:
@@ -127,26 +129,46 @@ class MemoryNodes:
         self._tables.raise_version()
         return True
 
-    def mark(self, threshold_s: float) -> list[NodeId]:
-        changed = [node for node in self._tables.nodes.values() if self._mark(node, threshold_s)]
+    def mark_silent(self, threshold_s: float) -> list[NodeId]:
+        return self._mark(lambda node: self._silent(node, threshold_s), Status.OFFLINE)
+
+    def doubt(self, node_id: NodeId) -> bool:
+        node = self._tables.nodes.get(node_id)
+        if node is None or node.status is not Status.HEALTHY or node.doubted_at is not None:
+            return False
+        node.doubted_at = self._tables.now()
+        return True
+
+    def mark_doubted(self, threshold_s: float) -> list[NodeId]:
+        return self._mark(lambda node: self._doubted(node, threshold_s), Status.UNHEALTHY)
+
+    def mark_returned(self, threshold_s: float) -> list[NodeId]:
+        return self._mark(lambda node: self._returned(node, threshold_s), Status.HEALTHY)
+
+    def _mark(self, applies: Callable[[Node], bool], status: Status) -> list[NodeId]:
+        changed = [node for node in self._tables.nodes.values() if applies(node)]
+        for node in changed:
+            node.status, node.status_at = status, self._tables.now()
         if changed:
             self._tables.raise_version()
         return [node.id for node in changed]
 
-    def _mark(self, node: Node, threshold_s: float) -> bool:
-        now, beat = self._tables.now(), node.last_heartbeat
-        if beat is None:
-            return False
-        silent = after(beat, threshold_s) < now
+    def _silent(self, node: Node, threshold_s: float) -> bool:
         active = node.status in (Status.HEALTHY, Status.UNHEALTHY)
-        returns = node.status in (Status.OFFLINE, Status.UNHEALTHY) and node.approved and beat > node.status_at
-        if active and silent:
-            node.status, node.status_at = Status.OFFLINE, now
-        elif returns and not silent:
-            node.status, node.status_at = Status.HEALTHY, now
-        else:
-            return False
-        return True
+        return (
+            active and node.last_heartbeat is not None and after(node.last_heartbeat, threshold_s) < self._tables.now()
+        )
+
+    def _doubted(self, node: Node, threshold_s: float) -> bool:
+        doubted = node.status is Status.HEALTHY and node.doubted_at is not None
+        return doubted and after(node.doubted_at, threshold_s) < self._tables.now()
+
+    def _returned(self, node: Node, threshold_s: float) -> bool:
+        beat = node.last_heartbeat
+        given_up = node.status in (Status.OFFLINE, Status.UNHEALTHY) and node.approved
+        return (
+            given_up and beat is not None and beat > node.status_at and after(beat, threshold_s) >= self._tables.now()
+        )
 
 
 class MemoryReplicas:

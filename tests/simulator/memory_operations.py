@@ -9,8 +9,9 @@ from localai.ids import JobId, NodeId, ProcessInstance, is_uuid
 from localai.jobs.event_rules import Claim, ConfirmStop, Missing, NewIncarnation, Reported, WorkGone
 from localai.jobs.job import LIVE, Job, State, StopState
 from localai.jobs.kinds import REPLICA_CLEANUP
-from localai.jobs.operation_rules import OperationReport, OpState, Phase, Report
+from localai.jobs.operation_rules import Cause, OperationReport, OpState, Phase, Report
 from localai.jobs.ports import ClaimResult, Moved, ReportResult
+from localai.jobs.quarantine_rules import Streak
 from localai.jobs.report_rules import Findings, NodeRows, ReplicaRow, assess
 from localai.jobs.rows import EVENT_NAMES
 from tests.simulator.tables import Tables
@@ -36,6 +37,9 @@ class MemoryOperations:
             seq=node.report_seq if seq is None else seq,
         )
         job = self._tables.move(job_id, event)
+        if self._tables.silent_nodes.pop(node_id, None) is not None:
+            for key in [key for key, streak in self._tables.streaks.items() if _of_silence(streak, node_id)]:
+                del self._tables.streaks[key]
         if job is None:
             return ClaimResult(granted=False, job=before, current_incarnation=True)
         if before is None or before.node_incarnation is None:
@@ -204,6 +208,10 @@ class MemoryOperations:
                 if job.kind == REPLICA_CLEANUP and job.state in LIVE and job.node_id == node_id
             },
         )
+
+
+def _of_silence(streak: Streak, node_id: NodeId) -> bool:
+    return (streak.node_id, streak.cause) == (node_id, Cause.WORKER_SILENT)
 
 
 def _actor(node_id: NodeId) -> str:

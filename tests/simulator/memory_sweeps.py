@@ -94,6 +94,9 @@ class MemorySweeps:
         for key in list(self._tables.streaks):
             if key[2] not in self._tables.nodes:
                 del self._tables.streaks[key]
+        for node_id in list(self._tables.silent_nodes):
+            if node_id not in self._tables.nodes:
+                del self._tables.silent_nodes[node_id]
         return len(old[:limit])
 
     def _lapsed(self) -> list[Job]:

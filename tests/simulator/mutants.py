@@ -27,6 +27,7 @@ from localai.jobs.event_rules import (
     Lapse,
     Place,
     Progress,
+    Relocate,
     Renew,
     Requeue,
 )
@@ -38,6 +39,7 @@ from localai.jobs.guard_rules import (
     owned,
     revision_unchanged,
     same_incarnation,
+    unclaimed,
 )
 from localai.jobs.job import Job, State, Windows
 from localai.jobs.kinds import MODEL_LOAD
@@ -765,6 +767,22 @@ MUTANTS: tuple[Mutant, ...] = (
         seen_by=(a_finished_load_is_of_the_revision_that_holds,),
         patches=(_without(Finish, revision_unchanged),),
         profile=without(EDITS, freeze=0.5, freeze_at="finish: before", freezes_s=(10.0, 20.0)),
+    ),
+    Mutant(
+        name="an order that was claimed goes to another node",
+        protects="relocation",
+        seen_by=(quiet_is_reached,),
+        patches=(_without(Relocate, unclaimed),),
+        profile=without(
+            ALL,
+            nodes=(2,),
+            weather=Weather(late=0.7, late_s=60.0),
+            freeze=0.8,
+            freeze_at="relocate: before",
+            freezes_s=(10.0, 30.0),
+            crash=0.0,
+        ),
+        seed=30,
     ),
     Mutant(
         name="a registration that is carried out late begins a life",

@@ -126,6 +126,7 @@ class Services:
             tell_moved=lambda moved: announcer.moved(*moved),
             checkpoint_s=30.0,
             stale_after_s=STALE_S,
+            doubt_s=20.0,
             auto_approve=True,
         )
 
@@ -211,7 +212,11 @@ class ControlProcess(Process):
             self.announcer,
             step_later=self.later.step(self.stepper.step),
             stop_later=self.later.stop(self.stops.stop_operation),
-            also={"drained replicas": self.cleaning.run, "silent nodes": lambda: node_rows.mark(STALE_S)},
+            also={
+                "drained replicas": self.cleaning.run,
+                "silent nodes": lambda: node_rows.mark_silent(STALE_S),
+                "returned nodes": lambda: node_rows.mark_returned(STALE_S),
+            },
         )
 
     def begin(self) -> None:

@@ -13,7 +13,7 @@ from localai.jobs.copies import changed
 from localai.jobs.event_rules import Event
 from localai.jobs.job import DOOMED, LIVE, Job, StopState, Windows
 from localai.jobs.ports import EventRow
-from localai.jobs.quarantine_rules import Streak, counts, longer
+from localai.jobs.quarantine_rules import Streak, counts, longer, silences
 from localai.jobs.rows import EVENT_NAMES
 from localai.nodes.holding_rules import Holdings
 from localai.nodes.rules import Figures, Status
@@ -42,6 +42,7 @@ class Node:
     figures: Figures = field(default_factory=Figures)
     holdings: Holdings = field(default_factory=Holdings)
     last_heartbeat: datetime | None = None
+    doubted_at: datetime | None = None
     credential_hash: str = ""
     reports_operations: bool = True
     address: str | None = None
@@ -107,6 +108,8 @@ class Tables:
         self.replicas: dict[tuple[str, int], Replica] = {}
         #: Failures in a row by model, revision and node.
         self.streaks: dict[tuple[str, str | None, NodeId | None], Streak] = {}
+        #: Nodes that took no order, since when.
+        self.silent_nodes: dict[NodeId, datetime] = {}
         self.routing_version = 1
 
     # Jobs
@@ -164,6 +167,8 @@ class Tables:
             "node_incarnation": job.node_incarnation,
         }
         self.record(EVENT_NAMES[type(event)], job, actor, detail)
+        if silences(job) and job.node_id is not None:
+            self.silent_nodes[job.node_id] = self.now()
         if counts(job):
             key = (job.subject, job.revision, job.node_id)
             self.streaks[key] = longer(self.streaks.get(key), job)

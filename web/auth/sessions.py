@@ -21,6 +21,8 @@ COOKIE = "session"
 CSRF_HEADER = "X-CSRF-Token"
 #: A working day: whoever signs in in the morning is not asked again before the evening.
 SESSION_S = 12 * 3600
+#: Clocks of two frontends differ by less: a session that one of them began is not refused by a slower one.
+AHEAD_S = 300
 #: Longer than any value of ours; a cookie of another program is not hashed to its end.
 _LONGEST = 200
 _NAME = "localai.sessions"
@@ -59,10 +61,11 @@ class Sessions:
         found = None
         for secret in self._keys.secrets():
             try:
-                self._signer(secret).unsign(value, max_age=SESSION_S)
-            except BadSignature:  # also what is too old
+                _, begun = self._signer(secret).unsign(value, return_timestamp=True)
+            except BadSignature:
                 continue
-            found = secret
+            if -AHEAD_S <= self._clock() - begun.timestamp() < SESSION_S + 1:
+                found = secret
         return found
 
     def _signer(self, secret: bytes) -> TimestampSigner:

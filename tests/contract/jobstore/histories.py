@@ -28,7 +28,7 @@ APART = timedelta(seconds=20)
 OWNERS = (OwnerId("control-a"), OwnerId("control-b"))
 MODELS, NODES, REVISIONS = ("m0", "m1"), ("n0", "n1"), ("r1", "r2")
 #: What no move is about, or what only a join knows.
-UNCOMPARED = {"read_at", "node_name", "heartbeat_age_s", "replica_id"}
+UNCOMPARED = {"read_at", "node_name", "heartbeat_age_s", "silent_s", "replica_id"}
 
 
 Likely = Callable[[Job], bool]
@@ -179,7 +179,19 @@ class History:
 
     def _moves(self) -> list[Callable[[], None]]:
         work = [self.take, self.take, self.place, self.place, self.claim, self.report, self.report, self.finish] * 4
-        rare = [self.fail, self.cancel, self.restart, self.lapse, self.prune, self.mark, self.revise, self.lost]
+        rare = [
+            self.fail,
+            self.cancel,
+            self.restart,
+            self.lapse,
+            self.prune,
+            self.mark,
+            self.doubt,
+            self.revise,
+            self.lost,
+            self.relocate,
+            self.relocate,
+        ]
         often = [self.request_load, self.resend, self.stops, self.adopt, self.renew] * 4
         return [*work, *rare, *_named(self), *often]
 
@@ -309,6 +321,20 @@ class History:
             likely=_claimed,
         )
 
+    def relocate(self) -> None:
+        """An order that its node has not claimed goes to another one that takes orders, or stays."""
+
+        def relocate(stores: Stores, job: Job, generation: int) -> Any:
+            def choose(offers: Sequence[NodeOffer]) -> Placement | NoRoom:
+                others = [one for one in offers if one.id != job.node_id and one.silent_s is None]
+                return place(Demand(model=job.subject, size_bytes=GIB), others, Limits(stale_after_s=3000.0))
+
+            if "order" not in job.args:
+                return None
+            return stores.loads.relocate(_as(job, generation), job.owner or OWNERS[0], choose)
+
+        self._on_job(relocate, MODEL_LOAD, likely=lambda job: job.live and job.op_state is OpState.SENT)
+
     def resend(self) -> None:
         owner = self.draw.choice(OWNERS)
         self.twins.each(lambda stores, n: self._sorted(stores.jobs.resend_due(owner, 100), n))
@@ -372,7 +398,13 @@ class History:
         return self.draw.choice([Holdings(), Holdings(files=files, memory=memory), Holdings(files=files)])
 
     def mark(self) -> None:
-        self.twins.each(lambda stores, n: sorted(self.twins.plain(stores.nodes.mark(900.0), n)))
+        self.twins.each(lambda stores, n: sorted(self.twins.plain(stores.nodes.mark_silent(900.0), n)))
+        self.twins.each(lambda stores, n: sorted(self.twins.plain(stores.nodes.mark_doubted(20.0), n)))
+        self.twins.each(lambda stores, n: sorted(self.twins.plain(stores.nodes.mark_returned(900.0), n)))
+
+    def doubt(self) -> None:
+        ids = self.twins.nodes[self.draw.choice(NODES)]
+        self.twins.each(lambda stores, n: stores.nodes.doubt(ids[n]))
 
     def claim(self) -> None:
         name = self._name_of_job(MODEL_LOAD, likely=lambda job: job.op_state is OpState.SENT)

@@ -133,10 +133,11 @@ class MemoryStores(Stores):
 
 _TIMES = {
     "jobs": [field.name for field in fields(Job) if "datetime" in str(field.type) and field.name != "read_at"],
-    "nodes": ["status_at", "last_heartbeat"],
+    "nodes": ["status_at", "last_heartbeat", "doubted_at"],
     "replicas": ["updated_at", "loaded_at"],
     "job_events": ["at"],
     "failure_streaks": ["since", "last_at"],
+    "silent_nodes": ["since"],
 }
 
 
@@ -159,7 +160,7 @@ class PostgresStores(Stores):
 
     def empty(self) -> None:
         """As after the migrations."""
-        self._sql("TRUNCATE replicas, job_events, jobs, subjects, nodes, failure_streaks CASCADE")
+        self._sql("TRUNCATE replicas, job_events, jobs, subjects, nodes, failure_streaks, silent_nodes CASCADE")
         self._sql("UPDATE routing_version SET v = 1")
 
     def let_pass(self, seconds: float) -> None:

@@ -69,7 +69,7 @@ def _request(world: World) -> Callable[[], object]:
 
 
 def _lift(world: World) -> Callable[[], object]:
-    return lambda: PgQuarantines(world.unit_of_work, 1).lift("cold")
+    return lambda: PgQuarantines(world.unit_of_work, 1, 300.0).lift("cold")
 
 
 def _revise(world: World) -> Callable[[], object]:

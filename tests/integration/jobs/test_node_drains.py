@@ -130,10 +130,12 @@ def test_sc_06_nothing_is_placed_on_a_draining_node_and_heartbeats_and_registrat
     assert (again.registered.status, status(world, again)) == ("draining", "draining")
     world.nodes.approve(again.id)
     world.sql("UPDATE nodes SET last_heartbeat = last_heartbeat - interval '6 minutes' WHERE id = %(id)s", id=again.id)
-    world.nodes.mark_stale()
+    world.nodes.give_up_silent()
+    world.nodes.take_back()
     assert status(world, again) == "offline"
     world.nodes.heartbeat(again.id, again.incarnation, Figures())
-    world.nodes.mark_stale()
+    world.nodes.give_up_silent()
+    world.nodes.take_back()
     assert status(world, again) == "draining", "it comes back as it went"
 
 

@@ -33,6 +33,7 @@ from localai.jobs.event_rules import (
     Place,
     Progress,
     Release,
+    Relocate,
     Renew,
     Reported,
     Requeue,
@@ -42,7 +43,7 @@ from localai.jobs.event_rules import (
     WorkGone,
 )
 from localai.jobs.guard_rules import MAX_ADOPTIONS
-from localai.jobs.job import Job, State
+from localai.jobs.job import Job, State, StopState
 from localai.jobs.operation_rules import OperationError, OperationReport, OpState, Phase
 from localai.jobs.rows import SQL, one_job
 from localai.loads.ports import Reservation
@@ -86,6 +87,16 @@ class Machine:
         reservation = Reservation(backend="fault", reserved_bytes=0, order=event.order)
         placed = self.world.load_rows.place(replace(job, generation=event.generation), event.owner, choose, reservation)
         return isinstance(placed, Job)
+
+    def _Relocate(self, event: Relocate, job: Job) -> Any:
+        choose: Callable[[Any], Any] = lambda _: Placement(node_id=self.agent.id, node_name=self.agent.name)  # noqa: E731
+        mine = replace(job, generation=event.generation)
+        return isinstance(self.world.load_rows.relocate(mine, event.owner, choose), Job)
+
+    def next_generation(self) -> int:
+        """What the counter of the subject gives next."""
+        (row,) = self.world.sql("SELECT last_generation FROM subjects WHERE name = %(m)s", m=self.model)
+        return int(row["last_generation"]) + 1
 
     def _Resend(self, event: Resend, job: Job) -> Any:
         # The statement has no generation: it reads the row it doubles, and the owner's id is of one process only.
@@ -203,7 +214,7 @@ class Machine:
         self.world.sql(f"UPDATE jobs SET {shifts} WHERE id = %(id)s", s=seconds, id=self.id)
 
 
-def _event(draw: random.Random, job: Job, agent: Agent) -> Event:
+def _event(draw: random.Random, job: Job, agent: Agent, next_generation: int) -> Event:
     generation = job.generation if draw.random() < 0.85 else job.generation - 1
     owner = job.owner or draw.choice(OWNERS)
     owner = owner if draw.random() < 0.9 else draw.choice(OWNERS)
@@ -221,6 +232,13 @@ def _event(draw: random.Random, job: Job, agent: Agent) -> Event:
     events: list[Event] = [
         Take(**mine),
         Place(**mine, node_id=agent.id, order={"n": draw.randrange(9)}, legacy=agent.legacy),
+        Relocate(
+            **mine,
+            node_id=agent.id,
+            op_generation=next_generation,
+            order={**job.args.get("order", {}), "op_generation": next_generation},
+            legacy=agent.legacy,
+        ),
         Resend(**mine),
         Claim(**operation, seq=draw.randrange(3)),
         Reported(
@@ -283,9 +301,10 @@ def test_random_histories_give_the_same_rows(world: World) -> None:
         machine = Machine(world, agent, f"history-{seed}")
         for _ in range(STEPS):
             if draw.random() < 0.25:
-                machine.let_pass(draw.choice([3, 3, 11, 11, 31, 200, 2700]))
+                ends_by_time = agent.legacy and machine.row().stop_state == StopState.PENDING
+                machine.let_pass(2700 if ends_by_time else draw.choice([3, 3, 11, 11, 31, 200, 2700]))
             before = machine.row()
-            event = _event(draw, before, agent)
+            event = _event(draw, before, agent, machine.next_generation())
             outcome = rules.decide(before, event, before.read_at, world.windows)
             accepted = machine.apply(event, before)
             trail = f"seed {seed}: {event} on {before}"

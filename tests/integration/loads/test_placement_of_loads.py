@@ -17,6 +17,7 @@ from localai.jobs.operation_rules import OpState
 from localai.jobs.owner import Owner
 from localai.loads.install_steps import InstallSteps
 from localai.loads.ports import LoadPlan
+from localai.loads.quarantines import PgQuarantines
 from localai.loads.service import LoadTicket
 from localai.nodes.rules import Registration
 from tests.integration.world import (
@@ -90,7 +91,7 @@ def test_without_a_node_the_error_names_each_one_and_why(world: World, control: 
 
 
 @pytest.mark.usefixtures("nodes")
-def test_bu_03_the_load_after_a_silent_one_goes_to_another_node_until_the_first_is_heard(
+def test_bu_03_the_load_after_a_silent_one_goes_to_another_node_until_the_first_claims_an_order(
     world: World, control: Control
 ) -> None:
     quiet = Agent(world, total_ram=20 * GIB, available_ram=20 * GIB)
@@ -102,7 +103,101 @@ def test_bu_03_the_load_after_a_silent_one_goes_to_another_node_until_the_first_
     assert second.node_id == other.id
     control.owner.fail(second, "load_refused", "over", ended=True)
     world.sql("UPDATE nodes SET last_heartbeat = clock_timestamp() WHERE id = %(id)s", id=quiet.id)
-    assert placed_load(world, control, "bu-03-c").node_id == quiet.id
+    third = placed_load(world, control, "bu-03-c")
+    assert third.node_id == other.id, "a heartbeat shows no taken order"
+    control.owner.fail(third, "load_refused", "over", ended=True)
+    refused = world.operation_rows.claim(quiet.id, quiet.incarnation, first.id, first.op_generation or 0, 0)
+    assert not refused.granted
+    assert placed_load(world, control, "bu-03-d").node_id == quiet.id, "a claim does, also a refused one"
+
+
+@pytest.mark.usefixtures("nodes")
+def test_an_order_that_is_not_claimed_goes_to_another_node_within_the_same_attempt(
+    world: World, control: Control
+) -> None:
+    deaf = Agent(world, total_ram=20 * GIB, available_ram=20 * GIB)
+    other = Agent(world, total_ram=10 * GIB, available_ram=10 * GIB)
+    before = placed_load(world, control, "ignored")
+    assert before.node_id == deaf.id
+    control.sweep.run_once()
+    assert world.job(before.id).node_id == deaf.id, "it has two dispatch windows to claim"
+
+    ignore(world, before)
+    control.sweep.run_once()
+    moved = world.job(before.id)
+    assert (moved.node_id, moved.op_state, moved.generation) == (other.id, OpState.SENT, before.generation)
+    assert moved.op_generation is not None and before.op_generation is not None
+    assert moved.op_generation > before.op_generation
+    assert (other.id, moved.id, moved.op_generation) in world.wakeups.orders
+    row = world.replica("ignored")
+    assert row is not None
+    assert (row["node_id"], row["op_generation"]) == (other.id, moved.op_generation)
+
+    late = world.operation_rows.claim(deaf.id, deaf.incarnation, before.id, before.op_generation, 0)
+    assert not late.granted, "the order before is void, however late its claim comes"
+    order = other.claim(moved)
+    assert order.op_generation == moved.op_generation
+    other.become_ready(moved)
+    assert control.step(moved.id).state == State.SUCCEEDED
+
+
+@pytest.mark.usefixtures("nodes")
+def test_an_order_stays_where_it_is_if_no_other_node_takes_orders(world: World, control: Control) -> None:
+    deaf = Agent(world, total_ram=20 * GIB, available_ram=20 * GIB)
+    job = placed_load(world, control, "nowhere-else")
+    ignore(world, job)
+    control.sweep.run_once()
+    same = world.job(job.id)
+    assert (same.node_id, same.op_generation, same.state) == (deaf.id, job.op_generation, State.RUNNING)
+    deaf.claim(same)
+    assert world.job(job.id).op_state == OpState.CLAIMED
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_claimed_order_and_one_of_a_legacy_node_are_never_given_to_another_node(
+    world: World, control: Control
+) -> None:
+    first = Agent(world, total_ram=20 * GIB, available_ram=20 * GIB)
+    claimed = placed_load(world, control, "claimed")
+    first.claim(claimed)
+    Agent(world, total_ram=10 * GIB, available_ram=10 * GIB)
+    ignore(world, claimed)
+    control.sweep.run_once()
+    assert world.job(claimed.id).node_id == first.id
+    world.nodes.deregister(first.id)
+    legacy = Agent(world, total_ram=40 * GIB, available_ram=40 * GIB, legacy=True)
+    sent = placed_load(world, control, "legacy")
+    assert sent.node_id == legacy.id
+    ignore(world, sent)
+    control.sweep.run_once()
+    assert world.job(sent.id).node_id == legacy.id
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_model_on_a_node_that_takes_no_orders_is_in_quarantine_until_the_node_claims_one(
+    world: World, control: Control
+) -> None:
+    deaf = Agent(world, total_ram=20 * GIB, available_ram=20 * GIB)
+    quarantines = PgQuarantines(world.unit_of_work, 3, 300.0)
+    for _ in range(3):
+        job = placed_load(world, control, "deaf")
+        control.owner.fail(job, "worker_silent", "quiet", ended=False)
+        world.end_hold(job.id)
+    assert [streak.cause for streak in quarantines.list(model="deaf")] == ["worker_silent"]
+    world.sql("UPDATE failure_streaks SET last_at = last_at - interval '301 s' WHERE model = 'deaf'")
+    assert quarantines.list(model="deaf") == [], "it is tried again after a while"
+    world.sql("UPDATE failure_streaks SET last_at = last_at + interval '301 s' WHERE model = 'deaf'")
+    deaf.claim(placed_load(world, control, "another"))
+    assert quarantines.list(model="deaf") == []
+
+
+def ignore(world: World, job: Job) -> None:
+    """Let two dispatch windows pass without a claim."""
+    world.sql(
+        "UPDATE jobs SET placed_at = placed_at - make_interval(secs => %(s)s) WHERE id = %(id)s",
+        s=2 * world.windows.dispatch_s + 1,
+        id=job.id,
+    )
 
 
 @pytest.mark.usefixtures("nodes")

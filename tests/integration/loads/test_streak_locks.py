@@ -143,7 +143,7 @@ def test_a_sweep_and_what_ends_a_quarantine_both_end(world: World, how: str) -> 
         lapse(world, failed_on_its_node(world, model, slot, agent))
         world.sweeps.lapse(100)
     lost = [failed_on_its_node(world, model, 2, first), failed_on_its_node(world, model, 3, last)]
-    quarantines = PgQuarantines(world.unit_of_work, 2)
+    quarantines = PgQuarantines(world.unit_of_work, 2, 300.0)
     ends = {"lift": lambda: quarantines.lift(model), "other config": lambda: world.load_rows.revise(model, "r2")}
     assert meet(world, lost, ends[how]) == {"lift": 2, "other config": Standing.SET}[how]
     assert world.sql("SELECT * FROM failure_streaks") == []

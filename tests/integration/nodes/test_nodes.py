@@ -32,6 +32,7 @@ def _service(world: World, **settings: object) -> NodeService:  # type: ignore[t
         tell_moved=lambda moved: None,
         checkpoint_s=60.0,
         stale_after_s=300.0,
+        doubt_s=20.0,
         **settings,  # type: ignore[arg-type]
     )
 
@@ -161,14 +162,17 @@ def test_a_silent_node_goes_offline_and_comes_back_with_a_fresh_heartbeat(world:
     control = Control(world)
     serving_load(world, control, [agent], "silent")
     world.sql("UPDATE nodes SET last_heartbeat = last_heartbeat - interval '6 minutes' WHERE id = %(id)s", id=agent.id)
-    world.nodes.mark_stale()
+    world.nodes.give_up_silent()
+    world.nodes.take_back()
     assert world.nodes.get(agent.id).status == "offline"  # type: ignore[union-attr]
     assert [r for r in world.replicas.routing_snapshot().replicas if r.model == "silent"] == []
     assert world.replica("silent") is not None, "silence deletes nothing"
-    world.nodes.mark_stale()
+    world.nodes.give_up_silent()
+    world.nodes.take_back()
     assert world.nodes.get(agent.id).status == "offline"  # type: ignore[union-attr]
     world.nodes.heartbeat(agent.id, agent.incarnation, Figures())
-    world.nodes.mark_stale()
+    world.nodes.give_up_silent()
+    world.nodes.take_back()
     assert world.nodes.get(agent.id).status == "healthy"  # type: ignore[union-attr]
     assert [r.model for r in world.replicas.routing_snapshot().replicas if r.model == "silent"] == ["silent"]
 
@@ -176,7 +180,8 @@ def test_a_silent_node_goes_offline_and_comes_back_with_a_fresh_heartbeat(world:
 def test_nd_04_a_node_that_left_stays_away_until_it_registers_and_keeps_its_approval(world: World) -> None:
     agent = Agent(world)
     world.nodes.deregister(agent.id, agent.incarnation)
-    world.nodes.mark_stale()
+    world.nodes.give_up_silent()
+    world.nodes.take_back()
     shown = world.nodes.get(agent.id)
     assert shown is not None
     assert (shown.status, shown.approved) == ("offline", True)
@@ -263,3 +268,35 @@ def test_the_approval_of_a_name_goes_to_the_secret_that_the_settings_name(world:
     assert left.status == "healthy"
     by_name.deregister(left.id, left.incarnation)
     assert by_name.register(_asks("there", "other", "b")).status == "pending"
+
+
+def test_a_doubted_node_stays_if_a_heartbeat_comes_and_is_unhealthy_if_none_does(world: World, agent: Agent) -> None:
+    control = Control(world)
+    _, _, instance = serving_load(world, control, [agent], "doubted")
+    world.nodes.heartbeat(agent.id, agent.incarnation, Figures())
+
+    def pass_doubt_window() -> None:
+        world.sql("UPDATE nodes SET doubted_at = doubted_at - interval '21 seconds' WHERE id = %(id)s", id=agent.id)
+        world.nodes.give_up_doubted()
+
+    world.nodes.doubt(agent.id)
+    world.nodes.heartbeat(agent.id, agent.incarnation, Figures())
+    pass_doubt_window()
+    assert world.nodes.require(agent.id).status == "healthy", "the first heartbeat after the doubt was written"
+
+    world.nodes.doubt(agent.id)
+    world.nodes.give_up_doubted()
+    assert world.nodes.require(agent.id).status == "healthy", "a heartbeat may still come"
+    pass_doubt_window()
+    assert world.nodes.require(agent.id).status == "unhealthy"
+    assert [r for r in world.replicas.routing_snapshot().replicas if r.model == "doubted"] == []
+    world.nodes.doubt(agent.id)
+    another = Agent(world)
+    job = placed_load(world, control, "doubted")
+    assert (job.node_id, job.slot) == (another.id, 1), "placed elsewhere, beside the row of the old replica"
+
+    world.nodes.heartbeat(agent.id, agent.incarnation, Figures())
+    world.nodes.take_back()
+    assert world.nodes.require(agent.id).status == "healthy"
+    back = [r.process_instance for r in world.replicas.routing_snapshot().replicas if r.model == "doubted"]
+    assert back == [instance], "the replica that lived on serves again"

@@ -25,6 +25,7 @@ from localai.embedded import exec_step
 from localai.ids import JobId, OwnerId, new_id
 from localai.jobs.announce import Announcer
 from localai.jobs.operation_rules import OperationReport, OpState, Phase, ProcessReport, Report
+from localai.observation.observer import Observer
 from localai.settings import Settings
 from tests.embedded_servers import ROOT, Servers, clean_environment
 from tests.fakes.grpc_backend import GrpcBackend
@@ -221,6 +222,7 @@ class Bench:
             self.settings,
             announcer,
             self.bus,
+            Observer(self.rows.observation, self.settings.observation_gap_s),
             owner_id=OwnerId(f"control-{new_id()}"),
             installs=self.pool,
             elsewhere=lambda call: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from localai.jobs.quarantine_rules import (
     Streak,
     blocking,
     counts,
+    has_passed,
     longer,
     quarantined,
     why_not_there,
@@ -41,7 +43,6 @@ def test_only_what_would_happen_again_counts() -> None:
         Cause.CANCELLED,
         Cause.WORKER_RESTARTED,
         Cause.REVISION_CHANGED,
-        Cause.WORKER_SILENT,
         Cause.OPERATION_LOST,
         Cause.OPERATION_KILLED,
         Cause.INTERNAL,
@@ -82,6 +83,16 @@ def test_a_long_enough_streak_is_a_quarantine_and_none_is_where_it_is_switched_o
     failures: int, after: int, held: bool
 ) -> None:
     assert quarantined(streak(failures=failures), after) is held
+
+
+@pytest.mark.parametrize(("age_s", "held"), [(299, True), (300, False)])
+def test_a_quarantine_for_silence_ends_by_itself_because_no_other_load_would_show_the_end_of_it(
+    age_s: float, held: bool
+) -> None:
+    silent = streak(cause=Cause.WORKER_SILENT)
+    now = silent.last_at + timedelta(seconds=age_s)
+    assert has_passed(silent, now, 300.0) is not held
+    assert not has_passed(streak(), now, 300.0)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def demand(gib: float | None = 4, **changes: Any) -> Demand:
         (node(status="draining"), demand(), "is draining"),
         (node(status="offline"), demand(), "is offline"),
         (node(heartbeat_age_s=None), demand(), "has not sent a heartbeat"),
-        (node(heartbeat_age_s=301), demand(), "no heartbeat for 301 s"),
+        (node(heartbeat_age_s=301), demand(), None),
         (
             node(quarantine=streak()),
             demand(),
@@ -133,10 +133,20 @@ def test_a_node_that_did_not_know_the_backend_goes_after_the_others_and_is_still
     assert place(demand(), [without], LIMITS) == Placement(node_id=NodeId("a"), node_name="a")
 
 
-def test_bu_03_a_node_that_went_silent_under_its_last_load_goes_last_and_is_still_better_than_none() -> None:
-    quiet = node("a", silent=True, available_ram=15 * GIB)
+def test_bu_03_a_node_that_took_no_order_goes_last_for_a_while_and_is_still_better_than_none() -> None:
+    quiet = node("a", silent_s=1.0, available_ram=15 * GIB)
     assert place(demand(), [quiet, node("b", replicas=3)], LIMITS) == Placement(node_id=NodeId("b"), node_name="b")
     assert place(demand(), [quiet], LIMITS) == Placement(node_id=NodeId("a"), node_name="a")
+    tried_again = node("a", silent_s=300.0)
+    assert place(demand(), [tried_again, node("b", replicas=3)], LIMITS) == Placement(
+        node_id=NodeId("a"), node_name="a"
+    )
+
+
+def test_a_node_with_an_old_heartbeat_is_chosen_only_where_no_other_fits() -> None:
+    old = node("a", heartbeat_age_s=301)
+    assert place(demand(), [old, node("b", replicas=3)], LIMITS) == Placement(node_id=NodeId("b"), node_name="b")
+    assert place(demand(), [old], LIMITS) == Placement(node_id=NodeId("a"), node_name="a")
 
 
 def test_no_room_has_one_reason_for_each_node() -> None:

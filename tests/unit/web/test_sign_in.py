@@ -8,7 +8,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from tests.fakes.web import KEY, WebBench
-from web.auth.sessions import COOKIE, CSRF_HEADER, SESSION_S, Sessions
+from web.auth.sessions import AHEAD_S, COOKIE, CSRF_HEADER, SESSION_S, Sessions
 from web.identity import Keys
 
 pytestmark = pytest.mark.unit
@@ -157,6 +157,15 @@ def test_a_session_ends_with_its_time() -> None:
     clock.now += 1
     assert not sessions.accept(value)
     assert sessions.csrf_token(value) == ""
+
+
+def test_a_session_of_a_frontend_whose_clock_is_ahead_is_accepted_within_a_bound() -> None:
+    ahead, behind = Clock(), Clock()
+    ahead.now += AHEAD_S
+    value = Sessions(Keys([KEY]), clock=ahead).begin(KEY)
+    assert Sessions(Keys([KEY]), clock=behind).accept(value)
+    behind.now -= 1
+    assert not Sessions(Keys([KEY]), clock=behind).accept(value), "a wrong clock lengthens no session by hours"
 
 
 def test_a_session_ends_with_its_key_and_outlives_the_others() -> None:

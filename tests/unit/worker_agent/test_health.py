@@ -125,7 +125,7 @@ def test_a_process_that_is_gone_is_no_problem(watched: Watched) -> None:
     ("queue", "bus", "dialed", "process", "reason"),
     [
         (None, True, Dialed.ACCEPTED, None, None),
-        (None, True, Dialed.SILENT, None, None),
+        (None, True, Dialed.SILENT, None, "the process of m#0 does not take a connection within 2 s"),
         ("no queue was asked", True, Dialed.ACCEPTED, None, "no queue was asked"),
         (None, False, Dialed.ACCEPTED, None, "the event bus is not connected"),
         (None, True, Dialed.REFUSED, None, "the process of m#0 refuses connections"),

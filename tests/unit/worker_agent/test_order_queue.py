@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from dramatiq.broker import Consumer
+from dramatiq.errors import ConnectionClosed
 from dramatiq.message import Message
 
 from tasks import names
 from tasks.broker import LocalBroker
 from tasks.queues import node_queue
 from tasks.worker import RunningWorker
+from tests.loopback import eventually
 from worker_agent.actors import THREADS, OrderQueue
 
 pytestmark = pytest.mark.unit
@@ -66,10 +69,45 @@ def test_tq_03_a_consumer_that_does_not_move_is_built_anew(rig: Rig, monkeypatch
     assert "does not answer" in (rig.queue.problem() or "")
     rig.queue.check()
     monkeypatch.undo()
-    assert rig.queue.problem() is None
+    eventually(lambda: rig.queue.problem() is None, "a queue that is read")
     rig.send("after")
     assert rig.arrived.wait(30)
     assert len(rig.brokers) == 2
+
+
+def test_a_queue_that_is_not_reached_makes_the_agent_unready_until_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebuilt consumer must not hide that the one before read nothing either."""
+    now = [0.0]
+    monkeypatch.setattr("tasks.worker.boottime", lambda: now[0])
+    monkeypatch.setattr("tasks.broker.boottime", lambda: now[0])
+    brokers: list[LocalBroker] = []
+    away = threading.Event()
+
+    class Unreached(LocalBroker):
+        def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 100) -> Consumer:
+            if away.is_set():
+                raise ConnectionClosed(None)
+            return super().consume(queue_name, prefetch, timeout)
+
+    def broker(url: str) -> LocalBroker:
+        brokers.append(Unreached())
+        return brokers[-1]
+
+    away.set()
+    queue = OrderQueue(node_id="n1", broker_url="stub://", run=lambda *_: None, brokers=broker, clock=lambda: now[0])
+    queue.start()
+    try:
+        for _ in range(60):
+            assert "never read" in (queue.problem() or "") or "does not answer" in (queue.problem() or "")
+            now[0] += 1.0
+            queue.check()
+        assert len(brokers) >= 3, "rebuilt"
+        away.clear()
+        now[0] += 30.0
+        queue.check()
+        eventually(lambda: queue.problem() is None, "a queue that is read")
+    finally:
+        queue.close()
 
 
 def test_tq_02_a_worker_thread_that_ended_makes_the_agent_unready(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import { cpu, disk, memory } from "./figures.js";
  * @typedef {{id: string, name: string, status: string, version: string, gpu_vendor: string, total_vram: number,
  *   available_vram: number, total_ram: number, available_ram: number, total_disk: number, available_disk: number,
  *   cpu_logical_cores: number, cpu_usage_percent: number, model_count: number, in_flight_count: number,
- *   last_heartbeat: string | null, draining: boolean, drain?: Drain, pending_reason?: string,
+ *   last_heartbeat: string | null, silent_since?: string, draining: boolean, drain?: Drain, pending_reason?: string,
  *   refused_registration?: {at: string, address: string, http_address: string, reason: string},
  *   quarantined: import("../parts/retry.js").Quarantine[]}} Node_
  */
@@ -62,6 +62,8 @@ const COLUMNS = [
       leaving(node),
       node.pending_reason && h("div", { class: "cause", key: "pending" }, `Approval lost: ${node.pending_reason}.`),
       refused(node),
+      node.silent_since &&
+        h("div", { class: "cause", key: "silent" }, "Takes no orders: check LOCALAI_BROKER_URL of its worker."),
       node.quarantined.map((one) =>
         h("div", { class: "cause", key: one.model, title: one.last_error }, `Quarantined: ${one.model}, ${kept(one)}.`),
       ),
