@@ -31,6 +31,7 @@ from localai.errors import BadSetting, StorageUnavailable  # noqa: E402
 from localai.settings import Settings  # noqa: E402
 from web import app, unread_body, wiring  # noqa: E402, F401  # the application, for workers to inherit
 from web.frontend_note import FrontendNote, hand_over  # noqa: E402
+from web.gunicorn_log import Log  # noqa: E402
 
 install_wait_callback()
 
@@ -77,6 +78,7 @@ graceful_timeout = 10
 # One line for each request is written by `web.request_log`.
 accesslog = None
 errorlog = "-"
+logger_class = Log
 loglevel = _settings.log_level
 proc_name = "localai-web"
 

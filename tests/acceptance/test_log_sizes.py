@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 
 import httpx2
 import pytest
@@ -28,6 +29,14 @@ def test_long_names_make_no_long_lines(cluster: Cluster) -> None:
     wait_for("the last line", lambda: log.read_text().count(f"/v1/models/{REQUESTS - 1:08}") == 1)
     grown = log.stat().st_size - before
     assert grown < REQUESTS * 2 * 700, f"{grown / REQUESTS / 2:.0f} bytes for each request"
+
+    before = log.stat().st_size
+    host, port = up.url.removeprefix("http://").split(":")
+    for method in ("m" * 3900, "GET /" + "m" * 3900 + " HTTP/9.9\r\nX: "):
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(f"{method} / HTTP/1.1\r\n\r\n".encode())
+            assert connection.recv(12).startswith(b"HTTP/1.1 ")
+    assert log.stat().st_size - before < 2 * 2200, "what is no request writes no long line either"
 
 
 def test_every_log_is_cut_while_its_process_writes_it(cluster: Cluster) -> None:
