@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,13 @@ def beaten(front: Frontend) -> None:
     wait_for("another one", lambda: front.nodes()[0]["last_heartbeat"] > before)
 
 
+def fill(disk: Path) -> None:
+    """Leave no byte free."""
+    with open(disk / "filler", "wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
 def test_a_staged_model_is_loaded_again_on_a_disk_without_room_for_a_second_copy(
     cluster: Cluster, small_disk: Path
 ) -> None:
@@ -83,6 +91,11 @@ def test_a_staged_model_is_loaded_again_on_a_disk_without_room_for_a_second_copy
     assert load(front, "first")["state"] == "succeeded"
     refused = load(front, "second")
     assert refused["error_cause"] == "no_room" and "free on the models filesystem" in refused["error"]
+    unload(front, "first")
+    fill(small_disk)
+    beaten(front)
+    assert front.nodes()[0]["available_disk"] == 0
+    assert load(front, "first")["state"] == "succeeded", "also on a full disk: no byte is still to come"
     unload(front, "first")
     worker.stop()
     cluster.worker("small", front, **variables)

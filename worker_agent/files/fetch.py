@@ -65,6 +65,9 @@ class Fetcher:
         """
         target = within(folder, staged.path)
         partial = partial_of(target, staged.sha256)
+        if self._digests.get(target) == staged.sha256:
+            # Known to be whole: no partial file is made, for which a full disk has no room.
+            return self._keep(target, staged, moved)
         with _disk_errors_are_typed(partial):
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with _locked(partial, moved, work):
@@ -119,9 +122,14 @@ class Fetcher:
                 digest = _hash(file, staged.size, moved, work).hexdigest()
             self._digests.put(target, digest)
         if digest == staged.sha256:
-            STAGING_BYTES.labels("kept").inc(staged.size)
-            moved(staged.size)
+            self._keep(target, staged, moved)
         return digest == staged.sha256
+
+    @staticmethod
+    def _keep(target: Path, staged: StagedFile, moved: Moved) -> Path:
+        STAGING_BYTES.labels("kept").inc(staged.size)
+        moved(staged.size)
+        return target
 
 
 class Transfer:

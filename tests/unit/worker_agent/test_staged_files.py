@@ -85,6 +85,18 @@ def test_the_largest_files_are_named_if_there_are_more_than_a_report_holds(
     assert [path for path, _, _ in node.held()] == ["m/3", "m/2"]
 
 
+def test_a_file_that_is_known_to_be_whole_is_taken_without_writing_anything(node: Node) -> None:
+    target = node.put("m/whole.gguf")
+    done: list[int] = []
+    fetcher = Fetcher(None, node.digests, node.staged)  # type: ignore[arg-type]  # nothing is fetched
+    before = sorted(node.models.rglob("*"))
+    work: Any = None
+    assert (
+        fetcher.fetch(target.parent, wanted("whole.gguf"), stall_window_s=1.0, moved=done.append, work=work) == target
+    )
+    assert done == [100] and sorted(node.models.rglob("*")) == before
+
+
 Usage = namedtuple("Usage", "total used free")
 
 
