@@ -249,7 +249,7 @@ class IdleTimeout(BackendDeadline):
 
 
 class ModelUnloaded(BackendError):
-    """The model was unloaded while this request was running, and its process is stopped."""
+    """The request was cut: its replica is stopped, because the model was unloaded or edited, or its node is drained."""
 
 
 class BackendUnimplemented(BackendError):

@@ -106,7 +106,7 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
         loads=PgLoadStore(units, windows, quarantine_after=settings.quarantine_after),
         durations=PgDurations(units),
         quarantines=PgQuarantines(units, settings.quarantine_after, settings.stale_node_threshold_s),
-        unloads=PgUnloadStore(units, windows),
+        unloads=PgUnloadStore(units, windows, cuts=cuts),
         node_drains=PgDrainStore(units, windows),
         nodes=PgNodeStore(units, operations.new_incarnation),
         replicas=PgReplicaStore(units, cuts),

@@ -167,7 +167,7 @@ TABLE: dict[type[LocalAIError], Row] = {
         503,
         "model_unloaded",
         _UNAVAILABLE,
-        "The model was unloaded with force, or an unload waited for `LOCALAI_UNLOAD_TIMEOUT`: the request was cut.",
+        "The request was cut: its replica was unloaded with force, or has waited for it for `LOCALAI_UNLOAD_TIMEOUT`.",
         kept_in_stream=True,
     ),
     errors.BackendUnimplemented: Row(

@@ -74,6 +74,9 @@ RETURNING jobs.*, clock_timestamp() AS read_at;
 SELECT r.model, n.name AS node, n.id AS node_id, n.status AS node_status, r.process_instance IS NOT NULL AS served,
        coalesce(sum(a.in_flight), 0)::int AS in_flight,
        (count(f.id) FILTER (WHERE a.frontend_id IS NULL))::int AS silent,
+       CASE WHEN r.state = 'unloading'
+             AND COALESCE(r.stop_after, r.updated_at + make_interval(secs => %(cut_after)s)) < 'infinity'
+            THEN COALESCE(r.stop_after, r.updated_at + make_interval(secs => %(cut_after)s)) END AS cut_at,
        (SELECT c.message FROM jobs c
          WHERE c.kind = 'replica.cleanup' AND c.subject = r.process_instance::text
            AND c.state IN ('queued', 'running')) AS refused

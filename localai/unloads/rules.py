@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 #: More would not fit on a line; the children of the job and the node's replicas say it all.
 _SHOWN = 3
@@ -25,6 +26,8 @@ class Left:
     in_flight: int
     #: Live web processes that have not said anything yet.
     silent: int
+    #: When its requests are cut, of a replica that waits for them; None if they are not.
+    cut_at: datetime | None = None
     #: The worker's own word about a stop it could not carry out.
     refused: str | None = None
 
@@ -61,7 +64,8 @@ def _joined(parts: Sequence[tuple[str, int]]) -> str:
 
 def _reason(one: Left) -> str:
     if one.served and one.in_flight:
-        return f"{_count(one.in_flight, 'request')} in flight on {one.node}"
+        cut = f", cut at {one.cut_at.astimezone(UTC):%H:%M:%S} UTC" if one.cut_at else ""
+        return f"{_count(one.in_flight, 'request')} in flight on {one.node}{cut}"
     if one.served and one.silent:
         return f"{_count(one.silent, 'frontend')} still to confirm for {one.node}"
     where = one.node if one.node_status in _PRESENT else f"{one.node}, which is {one.node_status}"

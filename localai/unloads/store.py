@@ -15,6 +15,7 @@ from localai.jobs.kinds import KINDS, MODEL_UNLOAD, NODE_DRAIN, Kinds
 from localai.jobs.ports import NewJob
 from localai.jobs.rows import EVENT_NAMES, one_job, record
 from localai.jobs.rows import SQL as JOBS_SQL
+from localai.replicas.cuts import CutWindows
 from localai.unloads.rules import Left
 from localai.unloads.taking import SQL, Scope, Taken, raise_version, take
 
@@ -35,8 +36,16 @@ class Begun:
 class PgUnloadStore:
     """Every method is one transaction and raises StorageUnavailable."""
 
-    def __init__(self, unit_of_work: UnitOfWorkFactory, windows: Windows, kinds: Kinds = KINDS) -> None:
+    def __init__(
+        self,
+        unit_of_work: UnitOfWorkFactory,
+        windows: Windows,
+        kinds: Kinds = KINDS,
+        *,
+        cuts: CutWindows | None = None,
+    ) -> None:
         self._unit_of_work, self._windows, self._kinds = unit_of_work, windows, kinds
+        self._cuts = cuts or CutWindows()
 
     @repeated
     def begin(self, model: str, actor: str, node_id: NodeId | None = None, *, force: bool = False) -> Begun:
@@ -60,7 +69,8 @@ class PgUnloadStore:
     def left(self, job_id: JobId) -> Sequence[Left]:
         """The replicas of an unload or a drain that are still there."""
         with self._unit_of_work() as uow:
-            return [Left(**row) for row in uow.execute(SQL["left"], {"id": job_id}).mappings()]
+            parameters = {"id": job_id, "cut_after": self._cuts.after_s}
+            return [Left(**row) for row in uow.execute(SQL["left"], parameters).mappings()]
 
     def finish(self, job: Job, owner: OwnerId) -> Job | None:
         """End an unload of which nothing is left; None where something is, or the row is not ours any more."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localai.ids import JobId
+from localai.jobs.cancel_store import UNLOAD_CANCELLED
+from localai.jobs.copies import changed
 from localai.jobs.event_rules import Cancel
 from localai.jobs.job import Job
-from localai.jobs.kinds import KINDS, Kinds
+from localai.jobs.kinds import KINDS, MODEL_UNLOAD, Kinds
 from tests.simulator.tables import Tables
 
 
@@ -21,8 +23,15 @@ class MemoryCancels:
         job = self._tables.jobs.get(job_id)
         if job is None or not self.may_end(job):
             return []
-        ended = [self._tables.end(other.id, Cancel(), actor) for other in [*self.servants(job), job]]
+        why = UNLOAD_CANCELLED if job.kind == MODEL_UNLOAD else None
+        ended = [self._end(other, actor, why) for other in [*self.servants(job), job]]
         return [other for other in ended if other is not None]
+
+    def _end(self, job: Job, actor: str, why: str | None) -> Job | None:
+        ended = self._tables.end(job.id, Cancel(), actor)
+        if ended is None or why is None:
+            return ended
+        return self._tables.put(changed(ended, error=why, hold_until=None))
 
     def may_end(self, job: Job) -> bool:
         return job.live

@@ -134,7 +134,7 @@ class MemoryStores(Stores):
 _TIMES = {
     "jobs": [field.name for field in fields(Job) if "datetime" in str(field.type) and field.name != "read_at"],
     "nodes": ["status_at", "last_heartbeat", "doubted_at"],
-    "replicas": ["updated_at", "loaded_at"],
+    "replicas": ["updated_at", "loaded_at", "stop_after"],
     "job_events": ["at"],
     "failure_streaks": ["since", "last_at"],
     "silent_nodes": ["since"],

@@ -11,7 +11,7 @@ from localai.errors import NotTheNextLife
 from localai.ids import JobId, NodeId, OwnerId, ProcessInstance, new_id
 from localai.jobs.event_rules import Fail
 from localai.jobs.job import Job, State, StopState
-from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, REPLICA_CLEANUP
+from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP
 from localai.jobs.operation_rules import Answer, OperationReport, OpState, Phase, ProcessReport, Report
 from localai.jobs.ports import Intake, NewJob
 from localai.jobs.report_rules import answer
@@ -350,6 +350,21 @@ def test_a_cancel_of_what_serves_ends_it_alone(stores: Stores) -> None:
     _, install = stores.jobs.request(NewJob(kind=MODEL_INSTALL, subject="m"))
     assert [job.id for job in stores.cancels.cancel(install.id, "api")] == [install.id]
     assert stores.job(load.id).live
+
+
+def test_a_cancelled_unload_holds_nothing_and_another_may_begin_at_once(stores: Stores) -> None:
+    new = NewJob(kind=MODEL_UNLOAD, subject="m", args={"replicas": []})
+    _, job = stores.jobs.request(new)
+    (cancelled,) = stores.cancels.cancel(job.id, "test")
+    assert (cancelled.state, cancelled.stop_state, cancelled.hold_until) == (
+        State.CANCELLED,
+        StopState.CONFIRMED,
+        None,
+    )
+    assert "running requests are not cut" in (stores.job(job.id).error or "")
+    assert stores.cancels.cancel(job.id, "test") == []
+    outcome, again = stores.jobs.request(new)
+    assert (outcome, again.id != job.id) == (Intake.CREATED, True)
 
 
 def test_a_report_of_the_claiming_life_moves_the_row_and_a_late_one_does_not(stores: Stores) -> None:

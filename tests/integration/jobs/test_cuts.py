@@ -253,6 +253,7 @@ def test_a_cancelled_unload_lets_its_requests_end_and_keeps_the_replica_unroutab
     request = Hanging(frontend, "kept")
     job = _unload(world, "kept")
     frontend.feed.step()
+    assert ", cut at " in str(control.step(job).message)
     answer = world.cancels.cancel(job)
     assert (answer.state, world.job(job).state, world.job(job).hold_until) == ("stopped", State.CANCELLED, None)
     marked_before(world, "kept", 1e6)

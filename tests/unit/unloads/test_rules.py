@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -12,6 +13,7 @@ from localai.unloads.rules import Left, drain_text, progress_text, refusal
 
 pytestmark = pytest.mark.unit
 
+CUT_AT = datetime(2026, 1, 1, 12, 41, 20, tzinfo=timezone(timedelta(hours=2)))
 LEFT = Left(model="m", node="gpu-1", node_id="n1", node_status="healthy", served=True, in_flight=0, silent=0)
 
 
@@ -20,6 +22,8 @@ LEFT = Left(model="m", node="gpu-1", node_id="n1", node_status="healthy", served
     [
         (replace(LEFT, in_flight=2, silent=1), "2 requests in flight on gpu-1"),
         (replace(LEFT, in_flight=1), "1 request in flight on gpu-1"),
+        (replace(LEFT, in_flight=1, cut_at=CUT_AT), "1 request in flight on gpu-1, cut at 10:41:20 UTC"),
+        (replace(LEFT, cut_at=CUT_AT), "being stopped on gpu-1"),
         (replace(LEFT, silent=1), "1 frontend still to confirm for gpu-1"),
         (replace(LEFT, silent=3), "3 frontends still to confirm for gpu-1"),
         (LEFT, "being stopped on gpu-1"),
