@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from localai.inference import zeros
 from protos import backend_pb2
 
 Json = Mapping[str, Any]
@@ -14,7 +15,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How tokens are drawn. None means that whoever asks does not care."""
+    """How tokens are drawn. None is "not given"; zero is a value (see `zeros`)."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -96,6 +97,8 @@ class ChatDefaults:
     stopwords: Sequence[str] = ()
     #: Whether the process applies the template that came with the model; else it gets one joined prompt.
     use_tokenizer_template: bool = True
+    #: Whether the backend carries llama.cpp.
+    llama: bool = False
     grammar: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -121,7 +124,7 @@ class ChatRequest:
 
 
 def merged(*layers: Sampling) -> dict[str, Any]:
-    """Each value from the first layer that has one."""
+    """Each value from the first layer that has one, None if no layer has it."""
     found: dict[str, Any] = {}
     for name in _FIELDS:
         found[name] = next((value for layer in layers if (value := getattr(layer, name)) is not None), None)
@@ -130,7 +133,8 @@ def merged(*layers: Sampling) -> dict[str, Any]:
 
 def predict_options(request: ChatRequest, defaults: ChatDefaults) -> backend_pb2.PredictOptions:
     """The options of a call, without `ModelIdentity`: only the chosen replica knows it."""
-    sampling = merged(request.sampling, defaults.sampling, GENERAL)
+    given = merged(request.sampling, defaults.sampling)
+    sampling = merged(request.sampling, defaults.sampling, GENERAL) | zeros.encoded(given, llama=defaults.llama)
     options = backend_pb2.PredictOptions(
         PromptCacheAll=True,
         StopPrompts=[*defaults.stopwords, *request.stop],

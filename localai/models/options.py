@@ -14,6 +14,8 @@ DEFAULT_CONTEXT_SIZE = 4096
 DEFAULT_BATCH = 512
 #: More layers than any model has: all of them.
 ALL_LAYERS = 99_999_999
+#: Scale of an adapter without effect: zero is "not set" for the backend, which means 1.
+NO_SCALE = 1e-9
 
 
 def model_options(config: ModelConfig, threads: int = 0) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def model_options(config: ModelConfig, threads: int = 0) -> dict[str, Any]:
         "Seed": -1 if loading.seed is None else loading.seed,
         "RopeFreqBase": loading.rope_freq_base,
         "RopeFreqScale": loading.rope_freq_scale,
-        "LoraScale": loading.lora_scale,
+        "LoraScale": NO_SCALE if loading.lora_scale == 0 else loading.lora_scale,
         "Options": list(config.options),
         "Overrides": list(config.overrides),
     }

@@ -23,6 +23,7 @@ def chat_defaults(config: ModelConfig) -> ChatDefaults:
         sampling=Sampling(**values),
         system_prompt=config.system_prompt,
         stopwords=config.stopwords,
+        llama=llama,
         use_tokenizer_template=template.use_tokenizer_template
         or (llama and not (template.chat or template.chat_message)),
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -12,6 +14,7 @@ from google.protobuf import json_format
 
 from localai.galleries.index import write_new_entries
 from localai.galleries.install import install_files
+from localai.inference.convert import ChatRequest, Message, Sampling, predict_options
 from localai.models.config import ModelConfig
 from localai.models.loader import ModelConfigs
 from localai.models.options import model_options
@@ -20,6 +23,7 @@ from localai.staging.plan import ready_files
 from protos import backend_pb2 as pb
 from protos.backend_pb2_grpc import BackendStub
 from tests.integration.backends.conftest import CANCEL_LIMIT_S, LIMIT_S, start_process
+from web.openai.defaults import chat_defaults
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -111,3 +115,28 @@ def test_a_question_over_the_context_is_refused_with_the_sizes(stub: BackendStub
         stub.Predict(question(config, "word " * 3000), timeout=ANSWER_LIMIT_S)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "2048 tokens" in caught.value.details()
+
+
+def word(stub: BackendStub, config: ModelConfig, **sampling: Any) -> bytes:
+    """One word as a chat request of these values gets it, drawn from a flat distribution."""
+    request = ChatRequest(
+        messages=(Message(role="user", content="Say one word"),),
+        sampling=Sampling(temperature=2.0, max_tokens=1, **sampling),
+    )
+    return bytes(stub.Predict(predict_options(request, chat_defaults(config)), timeout=ANSWER_LIMIT_S).message)
+
+
+def test_top_p_zero_is_the_most_likely_word_with_every_seed(stub: BackendStub, config: ModelConfig) -> None:
+    words = {word(stub, config, top_p=0.0, seed=seed) for seed in range(15)}
+    assert words == {word(stub, config, top_k=1, seed=0)}
+
+
+def test_top_k_zero_is_no_limit(stub: BackendStub, config: ModelConfig) -> None:
+    def words(top_k: int) -> list[bytes]:
+        return [word(stub, config, top_p=1.0, top_k=top_k, seed=seed) for seed in range(60)]
+
+    unlimited, limited = words(0), words(40)
+    assert unlimited == words(100_000)
+    assert unlimited != limited
+    in_config = replace(config, parameters=replace(config.parameters, top_k=0))
+    assert word(stub, in_config, top_p=1.0, seed=7) == unlimited[7]

@@ -49,6 +49,11 @@ def test_sampling_values_have_the_names_of_the_engine(bodies: ModuleType) -> Non
     assert found | wanted | {"stop": ["a", "b"]} == found
 
 
+def test_negative_values_reach_the_engine(bodies: ModuleType) -> None:
+    found = bodies.body(chat(TopK=-1, Repeat=-1, NKeep=-1))
+    assert (found["top_k"], found["repeat_last_n"], found["n_keep"]) == (-1, -1, -1)
+
+
 def test_json_texts_arrive_as_values(bodies: ModuleType) -> None:
     schema = {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}
     tools = [{"type": "function", "function": {"name": "f"}}]

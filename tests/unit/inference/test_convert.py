@@ -7,6 +7,7 @@ import json
 import pytest
 
 from localai.inference.convert import ChatDefaults, ChatRequest, Message, Sampling, predict_options
+from protos import backend_pb2
 
 pytestmark = pytest.mark.unit
 
@@ -15,7 +16,7 @@ HELLO = (Message(role="user", content="hello"),)
 
 def test_the_request_wins_over_the_config_and_the_config_over_the_general_values() -> None:
     request = ChatRequest(messages=HELLO, sampling=Sampling(temperature=0.0, max_tokens=7))
-    options = predict_options(request, ChatDefaults(sampling=Sampling(temperature=0.5, top_k=40)))
+    options = predict_options(request, ChatDefaults(sampling=Sampling(temperature=0.5, top_k=40), llama=True))
     assert (options.Temperature, options.Tokens, options.TopK) == (0.0, 7, 40)
     assert options.TopP == pytest.approx(0.95)
     assert options.Seed == -1
@@ -94,3 +95,48 @@ def test_the_token_limit_follows_the_same_order() -> None:
     assert predict_options(request, config).Tokens == 5
     assert predict_options(ChatRequest(messages=HELLO), config).Tokens == 9
     assert predict_options(ChatRequest(messages=HELLO), ChatDefaults()).Tokens == 0
+
+
+def sent(sampling: Sampling, *, config: Sampling | None = None, llama: bool = True) -> backend_pb2.PredictOptions:
+    defaults = ChatDefaults(sampling=config or Sampling(), llama=llama)
+    return predict_options(ChatRequest(messages=HELLO, sampling=sampling), defaults)
+
+
+@pytest.mark.parametrize("llama", [True, False])
+@pytest.mark.parametrize(
+    ("name", "field"), [("top_p", "TopP"), ("typical_p", "TypicalP"), ("mirostat_tau", "MirostatTAU")]
+)
+def test_a_share_of_zero_is_sent_as_the_smallest_share(name: str, field: str, llama: bool) -> None:
+    given = Sampling(**{name: 0.0})  # type: ignore[arg-type]
+    other = Sampling(**{name: 0.5})  # type: ignore[arg-type]
+    for options in (
+        sent(given, llama=llama),
+        sent(given, config=other, llama=llama),
+        sent(Sampling(), config=given, llama=llama),
+    ):
+        assert 0 < getattr(options, field) < 1e-5
+    assert getattr(sent(Sampling(), llama=llama), field) >= 0.9, "not given is not zero"
+
+
+def test_top_k_zero_has_no_limit_whatever_the_config_says() -> None:
+    for unlimited in (0, -1):
+        assert sent(Sampling(top_k=unlimited), config=Sampling(top_k=40)).TopK > 1_000_000
+        assert sent(Sampling(), config=Sampling(top_k=unlimited)).TopK > 1_000_000
+    assert sent(Sampling(top_k=0), llama=False).TopK == 0, "these backends have no limit unless one is set"
+
+
+def test_temperature_and_seed_zero_reach_backends_that_take_zero_for_not_set() -> None:
+    options = sent(Sampling(temperature=0.0, seed=0))
+    assert (options.Temperature, options.TopK, options.Seed) == (0, 0, 0), "llama.cpp takes them as they are"
+    options = sent(Sampling(temperature=0.0, seed=0), llama=False)
+    assert (options.Temperature, options.TopK) == (0, 1), "the most likely token at any temperature"
+    assert options.Seed > 0
+    assert (sent(Sampling(), llama=False).Seed, sent(Sampling(), llama=False).TopK) == (-1, 0)
+
+
+def test_penalties_of_zero_override_those_of_the_config() -> None:
+    config = Sampling(repeat_penalty=1.3, repeat_last_n=64, frequency_penalty=1.0, presence_penalty=1.0)
+    options = sent(Sampling(frequency_penalty=0.0, presence_penalty=0.0, repeat_penalty=0.0), config=config)
+    assert (options.FrequencyPenalty, options.PresencePenalty, options.Penalty, options.Repeat) == (0, 0, 1, 64)
+    options = sent(Sampling(repeat_last_n=0), config=config)
+    assert (options.FrequencyPenalty, options.PresencePenalty, options.Penalty, options.Repeat) == (0, 0, 1, 0)

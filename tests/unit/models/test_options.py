@@ -46,6 +46,12 @@ def test_options_parse_as_the_message_with_original_field_names() -> None:
     assert not (message.Model or message.ModelFile or message.ModelPath)
 
 
+def test_an_adapter_scale_of_zero_is_not_the_default_of_one() -> None:
+    raw = LEAST | {"lora_adapter": "a.gguf"}
+    assert "LoraScale" not in model_options(parse_config(raw))
+    assert 0 < model_options(parse_config(raw | {"lora_scale": 0}))["LoraScale"] < 1e-6
+
+
 def test_a_batch_of_an_embedding_model_holds_its_longest_text() -> None:
     assert model_options(parse_config(LEAST | {"embeddings": True, "context_size": 2048}))["NBatch"] == 2048
     assert model_options(parse_config(LEAST | {"embeddings": True, "context_size": 128}))["NBatch"] == 512

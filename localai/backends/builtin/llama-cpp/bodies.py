@@ -7,8 +7,9 @@ from typing import Any
 
 import backend_pb2
 
-#: Fields that are sent when they are above zero: zero in proto3 is also "not set", which means the engine's default.
-_WHEN_POSITIVE = {
+#: Fields that are sent unless they are zero: zero in proto3 is also "not set", which means the engine's default. A
+#: caller that means zero sends a value with the same effect, such as a tiny TopP. Negative values have a meaning.
+_UNLESS_ZERO = {
     "TopP": "top_p",
     "TopK": "top_k",
     "TypicalP": "typical_p",
@@ -43,7 +44,7 @@ def body(options: backend_pb2.PredictOptions) -> dict[str, Any]:
         "presence_penalty": options.PresencePenalty,
         "ignore_eos": options.IgnoreEOS,
     }
-    found |= {key: getattr(options, name) for name, key in _WHEN_POSITIVE.items() if getattr(options, name) > 0}
+    found |= {key: getattr(options, name) for name, key in _UNLESS_ZERO.items() if getattr(options, name)}
     if options.StopPrompts:
         found["stop"] = list(options.StopPrompts)
     if options.Grammar:
