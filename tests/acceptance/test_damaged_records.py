@@ -58,7 +58,16 @@ def test_a_process_that_ends_on_a_full_disk_takes_its_replica_along(cluster: Clu
         make_room(data)
         assert frontend.chat_until_answered("steady").status_code == 200
         assert worker.popen.poll() is None and "Traceback" not in worker.text()
-        worker.stop()
+
+        fill(data, data / "journal")
+        worker.popen.kill()
+        worker.popen.wait(30)
+        again = cluster.worker("worker", frontend)
+        wait_for("a worker that starts on a full disk", lambda: again.text().count(" registered ") == 2)
+        make_room(data)
+        assert frontend.chat_until_answered("steady").status_code == 200
+        assert "Traceback" not in again.text()
+        again.stop()
 
 
 def _disk_full(frontend: Frontend, model: str) -> str:
