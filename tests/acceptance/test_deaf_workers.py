@@ -16,12 +16,11 @@ LOOKS_S = 24.0
 FIRST_S = 20.0
 
 
-def test_a_worker_that_does_not_reach_its_queue_costs_one_load_two_windows_and_is_not_ready(cluster: Cluster) -> None:
+def test_a_worker_that_does_not_reach_its_queue_costs_one_load_two_windows(cluster: Cluster) -> None:
     assert SCALED_WINDOWS["LOCALAI_DISPATCH_WINDOW"] == "2s"
     cluster.servers()
     frontend = cluster.frontend("front")
-    http = f"127.0.0.1:{free_port()}"
-    cluster.worker("a-deaf", frontend, LOCALAI_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0", LOCALAI_HTTP_ADDR=http)
+    cluster.worker("a-deaf", frontend, LOCALAI_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0")
     cluster.worker("b-works", frontend)
     frontend.wait_for_nodes(2)
     names = {node["id"]: node["name"] for node in frontend.nodes()}
@@ -42,6 +41,19 @@ def test_a_worker_that_does_not_reach_its_queue_costs_one_load_two_windows_and_i
     placements = [len(placed(frontend, row["id"])) for row in loads]
     assert sum(placements) == 5, "one order only went to the worker that takes none"
 
+    (deaf,) = (node for node in frontend.nodes() if node["name"] == "a-deaf")
+    assert deaf["status"] == "healthy" and deaf["silent_since"], deaf
+
+
+@pytest.mark.long
+def test_a_worker_that_does_not_reach_its_queue_is_not_ready_also_while_its_consumer_is_rebuilt(
+    cluster: Cluster,
+) -> None:
+    cluster.servers()
+    frontend = cluster.frontend("front")
+    http = f"127.0.0.1:{free_port()}"
+    cluster.worker("deaf", frontend, LOCALAI_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0", LOCALAI_HTTP_ADDR=http)
+    frontend.wait_for_nodes(1)
     began, looks = boottime(), []
 
     def look() -> bool:
