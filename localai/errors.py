@@ -24,6 +24,7 @@
     │   └── NotForced             a force of a job whose kind waits for no request
     ├── StorageUnavailable    the database refused or did not answer
     │   └── RowsHeld              others held the same rows for too long; the transaction was undone and may be repeated
+    ├── RevisionAbsent        this frontend has no config of the revision that a claimed order names; another may
     ├── NoRoute               nobody listens for this node: it is absent
     ├── NodeQuiet             the node did not answer within the limit; nothing is known
     ├── NodeUnreachable       the bus or network gave no answer; nothing is known about the node
@@ -194,6 +195,15 @@ class StorageUnavailable(LocalAIError):
 
 class RowsHeld(StorageUnavailable):
     """Others held the same rows of the database for too long; nothing was changed."""
+
+
+class RevisionAbsent(LocalAIError):
+    """This frontend has no config of that revision."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"the models folder of this frontend has no config of model {model!r} in the revision of this load"
+        )
 
 
 class NoRoute(LocalAIError):

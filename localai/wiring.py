@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,8 +176,15 @@ class FrontServices:
     nodes: NodeService[Moved]
 
 
-def front_services(rows: Rows, settings: Settings, announcer: Announcer, bus: NatsBus | MemoryBus) -> FrontServices:
+def front_services(
+    rows: Rows, settings: Settings, announcer: Announcer, bus: NatsBus | MemoryBus, configs: ModelConfigs
+) -> FrontServices:
     """The services of a web process."""
+
+    def env_of(model: str, revision: str) -> Mapping[str, str] | None:
+        config = configs.find(model, revision)
+        return config.env if config is not None and config.revision == revision else None
+
     cancels = CancelService(rows.cancels, rows.jobs, announcer, bus)
     return FrontServices(
         jobs=JobService(rows.jobs, rows.jobs, announcer),
@@ -194,7 +201,7 @@ def front_services(rows: Rows, settings: Settings, announcer: Announcer, bus: Na
             rows.unloads, announcer, rows.jobs, bus, wait_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S
         ),
         drains=DrainService(rows.node_drains, rows.jobs, announcer, bus),
-        operations=OperationService(rows.operations, rows.jobs, announcer),
+        operations=OperationService(rows.operations, rows.jobs, announcer, env_of=env_of),
         nodes=node_service(rows, settings, announcer, bus),
     )
 

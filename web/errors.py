@@ -128,6 +128,13 @@ TABLE: dict[type[LocalAIError], Row] = {
         5,
         own_text=False,
     ),
+    errors.RevisionAbsent: Row(
+        503,
+        "revision_absent",
+        _UNAVAILABLE,
+        "An agent claimed a load of a config that this frontend does not have now; it asks the next frontend.",
+        5,
+    ),
     errors.NoRoute: Row(503, "node_absent", _UNAVAILABLE, "No agent listens for the node.", 10),
     errors.NodeQuiet: Row(504, "node_quiet", _UNAVAILABLE, "The agent did not answer in time; nothing is known.", 10),
     errors.NodeUnreachable: Row(

@@ -52,7 +52,8 @@ def build_services(settings: Settings | None = None) -> Services:
     bus = wiring.make_bus(settings, f"web-{getpid()}")
     broker = make_broker(settings.broker_url)
     announcer = Announcer(DramatiqWakeups(broker), bus)
-    front = wiring.front_services(rows, settings, announcer, bus)
+    configs = wiring.make_configs(settings)
+    front = wiring.front_services(rows, settings, announcer, bus, configs)
     routing = _routing(settings, rows, Doubts(front.nodes).unreachable)
     waiters = Waiters(
         front.loads,
@@ -63,7 +64,6 @@ def build_services(settings: Settings | None = None) -> Services:
         silence_s=settings.worker_kill_ttl_s,
     )
     retirement = Retirement(units_of(engine), bus)
-    configs = wiring.make_configs(settings)
     watch = ConfigWatch(
         configs,
         front.loads,
@@ -152,7 +152,9 @@ def _routing(settings: Settings, rows: wiring.Rows, on_unreachable: Callable[[En
         rows.frontends,
         inference,
         rows.drains,
-        process=Process(host=socket.gethostname(), pid=getpid(), url=_own_url(settings)),
+        process=Process(
+            host=socket.gethostname(), pid=getpid(), url=_own_url(settings), instance_id=settings.instance_id
+        ),
         intervals=Intervals(
             lease_ttl_s=settings.frontend_lease_ttl_s,
             renew_s=settings.frontend_renew_interval_s,

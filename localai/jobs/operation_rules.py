@@ -132,14 +132,25 @@ class Order:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def to_row(self) -> dict[str, Any]:
+        """The order as its job keeps it: of ``env`` only the names. A frontend adds the values at the claim."""
+        body = {**self.to_json(), "env": {}}
+        return {**body, "env_names": sorted(self.env)} if self.env else body
+
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Order:
-        fields = dict(body)
+        known = cls.__dataclass_fields__
+        fields = {name: value for name, value in body.items() if name in known}
         fields["files"] = tuple(
             StagedFile(path=f["path"], size=f["size"], sha256=f["sha256"], sources=tuple(f["sources"]))
             for f in body["files"]
         )
         return cls(**fields)
+
+
+def needs_env(args: Mapping[str, Any]) -> bool:
+    """Whether the order in a job's arguments lacks values of ``env`` that its config has."""
+    return bool((args.get("order") or {}).get("env_names"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,10 @@ class PgOperationStore:
                 record(uow, EVENT_NAMES[Claim], job, _actor(node_id), {"incarnation": incarnation})
             return ClaimResult(granted=True, job=job, current_incarnation=True)
 
+    def stages(self, node_id: NodeId, path: str) -> bool:
+        with self._unit_of_work() as uow:
+            return bool(uow.execute(SQL["stages_file"], {"node": node_id, "path": path}).scalar_one())
+
     def report(self, node_id: NodeId, report: Report) -> ReportResult:
         with self._snapshot() as uow:
             seen = uow.execute(SQL["read_node"], {"node": node_id}).one_or_none()

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
 from localai import logs
-from localai.errors import LocalAIError, NotFound, Replaced
+from localai.errors import LocalAIError, NotFound, Replaced, RevisionAbsent
 from localai.ids import JobId, NodeId, is_uuid
 from localai.jobs.announce import Announcer
 from localai.jobs.counts import count_fenced
 from localai.jobs.event_rules import Claim, TellRouting
 from localai.jobs.kinds import REPLICA_CLEANUP
-from localai.jobs.operation_rules import OperationAnswer, Order, ProcessReport, Report, ReportAnswer
-from localai.jobs.ports import JobIntake, NewJob, OperationMoves
+from localai.jobs.operation_rules import OperationAnswer, Order, ProcessReport, Report, ReportAnswer, needs_env
+from localai.jobs.ports import JobIntake, JobReads, NewJob, OperationMoves
 from localai.jobs.report_rules import answer
 from localai.jobs.requests import request
 
 log = logs.get(__name__)
+
+
+#: Variables of a model process. They may be secrets: no row, event or log line has their values.
+Env = Mapping[str, str]
+
+
+class Jobs(JobReads, JobIntake, Protocol):
+    """What the service reads and begins."""
 
 
 class WorkerMustDrop(LocalAIError):
@@ -28,8 +40,11 @@ class WorkerMustDrop(LocalAIError):
 class OperationService:
     """The frontend's side of the agent's calls. Any web process may serve any of them."""
 
-    def __init__(self, moves: OperationMoves, intake: JobIntake, announcer: Announcer) -> None:
-        self._moves, self._intake, self._announcer = moves, intake, announcer
+    def __init__(
+        self, moves: OperationMoves, jobs: Jobs, announcer: Announcer, *, env_of: Callable[[str, str], Env | None]
+    ) -> None:
+        """``env_of`` says the ``env`` of a model's config of that revision; None: this frontend has no such config."""
+        self._moves, self._jobs, self._announcer, self._env_of = moves, jobs, announcer, env_of
 
     def claim(
         self, node_id: NodeId, incarnation: int, job_id: JobId, op_generation: int, seq: int | None = None
@@ -38,10 +53,12 @@ class OperationService:
 
         ``seq`` is the number of the agent's last report made before it entered the operation into its table; without
         it, the last one that changed a row. Raises WorkerMustDrop where the row does not grant (the agent keeps a
-        tombstone), Replaced where the incarnation is not the node's, StorageUnavailable (the agent asks again).
+        tombstone), Replaced where the incarnation is not the node's, StorageUnavailable and RevisionAbsent (the agent
+        asks again, the next frontend first).
         """
         if not is_uuid(job_id):
             raise WorkerMustDrop("unknown")
+        env = self._env(job_id)
         result = self._moves.claim(node_id, incarnation, job_id, op_generation, seq)
         if not result.current_incarnation:
             raise Replaced("a newer life of this node's agent is registered", node_id=node_id)
@@ -49,7 +66,22 @@ class OperationService:
             count_fenced(Claim)
             raise WorkerMustDrop(result.job.state.value if result.job else "unknown")
         self._announcer.moved(Claim, result.job)
-        return Order.from_json(result.job.args["order"]).for_node(node_id)
+        order = Order.from_json(result.job.args["order"]).for_node(node_id)
+        return replace(order, env={**order.env, **env})
+
+    def gives(self, node_id: NodeId, path: str) -> bool:
+        """Whether a running operation of this node stages the file."""
+        return "\0" not in path and self._moves.stages(node_id, path)
+
+    def _env(self, job_id: JobId) -> Env:
+        """The variables that the row does not hold. Read before the grant: without them nothing may start."""
+        job = self._jobs.get(job_id)
+        if job is None or not needs_env(job.args):
+            return {}
+        found = self._env_of(job.subject, job.revision or "")
+        if found is None:
+            raise RevisionAbsent(job.subject)
+        return found
 
     def report(self, node_id: NodeId, report: Report) -> ReportAnswer:
         """Apply a full report and answer each of its operations.
@@ -95,4 +127,4 @@ class OperationService:
             "op_generation": process.op_generation,
         }
         new = NewJob(kind=REPLICA_CLEANUP, subject=process.process_instance, node_id=node_id, args=args)
-        request(self._intake, self._announcer, new)
+        request(self._jobs, self._announcer, new)

@@ -203,6 +203,9 @@ class OperationMoves(Protocol):
     def report(self, node_id: NodeId, report: Report) -> ReportResult:
         """Apply a full report: progress, ends, confirmations, replicas that are gone, processes nobody owns."""
 
+    def stages(self, node_id: NodeId, path: str) -> bool:
+        """Whether the order of a claimed operation of this node names the file."""
+
     def confirm_stop(self, job_id: JobId, op_generation: int, incarnation: int, actor: str) -> Job | None: ...
     def instance_gone(self, node_id: NodeId, instance: ProcessInstance) -> bool:
         """Delete the replica row of a process that is known to have ended; whether routing changed."""

@@ -364,6 +364,11 @@ DELETE FROM jobs WHERE id IN (
        AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.job_id = j.id)
      ORDER BY j.finished_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED);
 
+-- scrub_env --
+-- Orders written by a frontend of an older version hold the values of env: they end with the job.
+UPDATE jobs SET args = jsonb_set(args, '{order,env}', '{}')
+ WHERE finished_at IS NOT NULL AND args->'order'->'env' <> '{}'::jsonb;
+
 -- prune_subjects --
 -- Counters of processes that are gone. Their names are never used again; those of models are, and stay.
 DELETE FROM subjects s
@@ -393,6 +398,12 @@ UPDATE jobs
  WHERE id = %(id)s AND op_generation = %(op_generation)s AND node_id = %(node)s AND state = 'running'
    AND (node_incarnation IS NULL OR node_incarnation = %(incarnation)s)
 RETURNING jobs.*, clock_timestamp() AS read_at;
+
+-- stages_file --
+-- Whether the order of a claimed operation of this node names the file.
+SELECT EXISTS (SELECT 1 FROM jobs
+                WHERE node_id = %(node)s AND state = 'running' AND op_state = 'claimed'
+                  AND args->'order'->'files' @> jsonb_build_array(jsonb_build_object('path', %(path)s::text)));
 
 -- read_node --
 -- Which life of the agent the row knows, and its youngest report that changed a row.

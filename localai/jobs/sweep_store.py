@@ -58,6 +58,7 @@ class PgSweepStore:
     def prune(self, older_than_s: float, limit: int) -> int:
         with self._unit_of_work() as uow:
             pruned = uow.execute(SQL["prune_jobs"], {"older_than": older_than_s, "limit": limit}).rowcount
+            uow.execute(SQL["scrub_env"])
             uow.execute(SQL["prune_subjects"])
             uow.execute(SQL["prune_streaks"])
             uow.execute(SQL["prune_silent_nodes"])

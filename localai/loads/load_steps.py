@@ -13,7 +13,7 @@ from localai.jobs.counts import count_fenced
 from localai.jobs.event_rules import Finish, Place, Relocate, TellRouting
 from localai.jobs.job import Job, State, Windows, after
 from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD
-from localai.jobs.operation_rules import Cause, OpState, Order
+from localai.jobs.operation_rules import Cause, OpState, Order, needs_env
 from localai.jobs.owner import Owner
 from localai.jobs.ports import Intake, JobFilter, JobIntake, JobReads, NewJob
 from localai.jobs.requests import request
@@ -27,6 +27,8 @@ log = logs.get(__name__)
 
 #: Dispatch windows an agent has to claim its order: the second one begins when the order is sent again.
 IGNORED_WINDOWS = 2
+#: A worker takes an order within milliseconds. After this long the config may be the reason why it does not.
+CLAIM_LOOK_S = 2.0
 
 
 class LoadSteps:
@@ -111,7 +113,7 @@ class LoadSteps:
         def choose(offers: Sequence[NodeOffer]) -> Placement | NoRoom:
             return place(demand, offers, self._limits)
 
-        reservation = Reservation(backend=plan.backend, reserved_bytes=plan.size_bytes or 0, order=order.to_json())
+        reservation = Reservation(backend=plan.backend, reserved_bytes=plan.size_bytes or 0, order=order.to_row())
         placed = self._moves.place(job, self._owner.id, choose, reservation)
         match placed:
             case NoRoom():
@@ -236,6 +238,8 @@ class LoadSteps:
         """The bound that a placed load has passed, as cause and text."""
         if not self._trusts(job.read_at):
             return None
+        if self._unclaimable(job):
+            return Cause.REVISION_CHANGED, f"the config of {job.subject} changed before its worker took the order"
         quiet = silent(job, self._budgets, job.read_at)
         if quiet is not None:
             return Cause.WORKER_SILENT, quiet
@@ -243,6 +247,13 @@ class LoadSteps:
         if limit is None or job.read_at <= limit.at:
             return None
         return (Cause.STAGING_STALLED if limit.stalled else Cause.BUDGET_OVER), limit.text
+
+    def _unclaimable(self, job: Job) -> bool:
+        """Whether no frontend can answer the claim, because the config with the ``env`` of the order has changed."""
+        if job.op_state != OpState.SENT or job.placed_at is None or not needs_env(job.args):
+            return False
+        late = job.read_at > after(job.placed_at, CLAIM_LOOK_S)
+        return late and not self._plans.holds(job.subject, job.revision)
 
     def _fail_with_child(self, job: Job, child: Job) -> None:
         cause, text = child.error_cause or Cause.CHILD_FAILED, child.error or "the model's files could not be fetched"

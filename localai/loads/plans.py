@@ -45,6 +45,12 @@ class ConfigPlans:
             changed_at=self._configs.changed_at(config.name),
         )
 
+    def holds(self, model: str, revision: str | None) -> bool:
+        """Whether the folder, read again, has the config of this revision."""
+        self._configs.refresh()
+        config = self._configs.find(model, revision)
+        return config is not None and config.revision == revision
+
     def install(self, model: str, progress: Callable[[InstallProgress], None], cancelled: Callable[[], bool]) -> None:
         """Fetch what is missing, and make every digest known."""
         config = self._config(model, None)

@@ -56,6 +56,9 @@ class LoadPlans(Protocol):
         (the config cannot be used) or OperationFailed (file_missing, backend_unknown).
         """
 
+    def holds(self, model: str, revision: str | None) -> bool:
+        """Whether the folder, read again, has the config of this revision."""
+
 
 class InstallProgress(Protocol):
     """How far the fetching and hashing of a model's files is."""

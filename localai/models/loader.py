@@ -14,6 +14,7 @@ from localai.errors import ModelNotFound, ModelsFolderUnavailable
 from localai.models.config import ModelConfig
 from localai.models.files import ConfigFile
 from localai.models.memory import ConfigMemory, Identity, Kept
+from localai.models.paths import is_config_name
 
 log = logs.get(__name__)
 
@@ -182,7 +183,7 @@ class ModelConfigs:
         stays = "; known models stay as they were" if self._files else ""
         try:
             found = self.folder.stat()
-            names = [path.name for path in self.folder.iterdir() if _is_config(path)]
+            names = [path.name for path in self.folder.iterdir() if is_config_name(path.name)]
         except OSError as error:
             return None, f"cannot be listed: {error.strerror}{stays}"
         identity = (found.st_dev, found.st_ino)
@@ -206,10 +207,6 @@ class ModelConfigs:
         ]
         is_settled = folder_problem is not None or all(file.is_settled for file in self._files.values())
         return _Known(configs, problems, settled, is_settled, folder_problem)
-
-
-def _is_config(path: Path) -> bool:
-    return path.suffix in (".yaml", ".yml") and not path.name.startswith(".")
 
 
 def _merged(files: Mapping[str, ConfigFile], problems: dict[str, str]) -> dict[str, ModelConfig]:

@@ -17,6 +17,18 @@ from localai.errors import ModelsFolderUnavailable
 from localai.models.fields import stays_below
 
 
+def is_config_name(name: str) -> bool:
+    """Whether a file of this name, directly in the models folder, is a model config."""
+    return name.endswith((".yaml", ".yml")) and not name.startswith(".")
+
+
+def is_config(folder: Path, path: Path) -> bool:
+    """Whether a file is a model config of the folder, or a link to one. Configs may hold secrets: no node gets one."""
+    places = (folder, Path(os.path.realpath(folder)))
+    found = (path, Path(os.path.realpath(path)))
+    return any(one.parent in places and is_config_name(one.name) for one in found)
+
+
 def find_file(folder: Path, relative: str) -> Path | None:
     """The regular file of a path below the folder, links followed; None if there is none."""
     path = folder / relative

@@ -10,7 +10,7 @@ from pathlib import Path
 from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause
 from localai.models.config import DownloadFile, ModelConfig
-from localai.models.paths import files_of, find_file, why_unusable
+from localai.models.paths import files_of, find_file, is_config, why_unusable
 from localai.staging.digests import Digests
 from localai.staging.hub_ids import hub_id
 
@@ -41,6 +41,9 @@ def staged_files(config: ModelConfig, models_folder: Path) -> tuple[PlannedFile,
     planned: dict[str, PlannedFile] = {}
     for name in _named(config, models_folder):
         for path in _expanded(name, config, models_folder):
+            if is_config(models_folder, path):
+                text = f"model {config.name} needs {name}, which is a model config; configs are not given to nodes"
+                raise OperationFailed(Cause.BAD_CONFIG, text)
             status = path.stat()
             relative = path.relative_to(models_folder).as_posix()
             planned[relative] = PlannedFile(relative, path, status.st_size, declared.get(relative, ""))
@@ -82,7 +85,8 @@ def _named(config: ModelConfig, models_folder: Path) -> Iterator[str]:
     for option in config.options:
         # An option may name a companion file; everything else in options is not a file, and never a reason to fail.
         value = option.partition(":")[2].strip()
-        if find_file(models_folder, value) is not None:
+        found = find_file(models_folder, value)
+        if found is not None and not is_config(models_folder, found):
             yield value
 
 

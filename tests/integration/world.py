@@ -99,6 +99,13 @@ class FixedPlans:
             return found
         return replace(found, revision=self.revisions[model], changed_at=datetime.now(UTC))
 
+    def holds(self, model: str, revision: str | None) -> bool:
+        return self.plan(model, revision).revision == revision
+
+    def env(self, model: str, revision: str) -> Mapping[str, str] | None:
+        """What a frontend adds to an order of this revision."""
+        return self.plan(model, revision).env if self.holds(model, revision) else None
+
 
 class NoInstalls:
     def install(self, model: str, progress: Callable[[InstallProgress], None], cancelled: Callable[[], bool]) -> None:
@@ -152,7 +159,7 @@ class World:
         self.plans = FixedPlans()
         self.loads = LoadService(self.load_rows, self.load_rows, self.announcer)
         self.job_service = JobService(self.jobs, self.jobs, self.announcer)
-        self.operations = OperationService(self.operation_rows, self.jobs, self.announcer)
+        self.operations = OperationService(self.operation_rows, self.jobs, self.announcer, env_of=self.plans.env)
         self.cancel_rows = PgCancelStore(self.unit_of_work, windows, kinds)
         self.cancels = CancelService(self.cancel_rows, self.jobs, self.announcer, self.bus, wait_s=0.2)
         self.load_cancels = LoadCancels(self.load_rows, self.jobs, self.cancels)

@@ -46,6 +46,14 @@ class MemoryOperations:
             self._tables.record(EVENT_NAMES[Claim], job, _actor(node_id), {"incarnation": incarnation})
         return ClaimResult(granted=True, job=job, current_incarnation=True)
 
+    def stages(self, node_id: NodeId, path: str) -> bool:
+        jobs = (job for job in self._tables.jobs.values() if job.node_id == node_id and job.state == State.RUNNING)
+        return any(
+            path in [file["path"] for file in (job.args.get("order") or {}).get("files", ())]
+            for job in jobs
+            if job.op_state == OpState.CLAIMED
+        )
+
     def report(self, node_id: NodeId, report: Report) -> ReportResult:
         node = self._tables.nodes.get(node_id)
         if node is None:

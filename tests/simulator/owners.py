@@ -114,7 +114,9 @@ class Services:
         events: Any = Hints(world)
         announcer = Announcer(Queue(world), events)
         jobs, loads = rows(world.jobs), rows(world.load_rows)
-        self.operations = OperationService(rows(world.operation_rows), jobs, announcer)
+        self.operations = OperationService(
+            rows(world.operation_rows), jobs, announcer, env_of=lambda model, revision: {}
+        )
         self.loads = LoadService(loads, loads, announcer)
         self.jobs = JobService(jobs, jobs, announcer)
         watch: Any = partial(Watch, clock=process.clock, signal=partial(Signal, process.hub))
@@ -158,6 +160,9 @@ class Plans:
     def plan(self, model: str, revision: str | None) -> LoadPlan:
         plan: LoadPlan = self._world.plan(model)
         return plan
+
+    def holds(self, model: str, revision: str | None) -> bool:
+        return self.plan(model, revision).revision == revision
 
 
 class Installs:

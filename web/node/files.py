@@ -15,8 +15,8 @@ from pathlib import Path
 import gevent
 from flask import Blueprint, Response, request
 
-from localai.errors import NotFound
-from localai.models.paths import find_file, require_folder
+from localai.errors import NotAuthorized, NotFound
+from localai.models.paths import find_file, is_config, require_folder
 from web.access import Access, open_to
 from web.identity import bearer
 from web.services import services
@@ -32,9 +32,14 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)|bytes=-(\d+)")
 @blueprint.get("/api/node/<node_id>/files/<path:path>")
 @open_to(Access.NODE)
 def get_file(node_id: str, path: str) -> Response:
-    services().node_keys.require_approved_node(node_id, bearer(request.headers))
+    """Only what a running operation of this very node stages; never a config, which may hold secrets."""
+    node = services().node_keys.require_approved_node(node_id, bearer(request.headers))
+    if not services().operations.gives(node, path):
+        raise NotAuthorized(f"no running operation of this node stages {path!r}")
     folder = services().models_folder
     found = file_below(folder, path)
+    if is_config(folder, found):
+        raise NotAuthorized("model configs are not given to nodes")
     size = found.stat().st_size
     wanted = wanted_range(request.headers.get("Range"), size)
     if wanted is None:

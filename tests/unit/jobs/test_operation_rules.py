@@ -16,7 +16,9 @@ from localai.jobs.operation_rules import (
     ProcessReport,
     Report,
     StagedFile,
+    needs_env,
 )
+from tests.unit.worker_agent.factories import order
 
 pytestmark = pytest.mark.unit
 
@@ -105,3 +107,15 @@ def test_sources_of_an_order_are_those_of_the_node_that_claims_it() -> None:
     )
     read = Order.from_json(order.to_json()).for_node("node-7")
     assert read.files[0].sources == ("/api/node/node-7/files/m.gguf",)
+
+
+def test_an_order_in_a_row_has_the_names_of_its_env_and_no_value() -> None:
+    with_env, without = order(env={"TOKEN": "private", "A": "b"}), order()
+    body = with_env.to_row()
+    assert (body["env"], body["env_names"]) == ({}, ["A", "TOKEN"])
+    assert "private" not in str(body)
+    assert needs_env({"order": body})
+    assert Order.from_json(body) == order()
+    assert without.to_row() == without.to_json()
+    assert not needs_env({"order": without.to_row()})
+    assert not needs_env({})

@@ -56,6 +56,17 @@ def test_an_option_that_can_be_no_file_name_is_no_file_and_no_fault(tmp_path: Pa
     assert staged_files(config(options=[f"text:{value}"]), tmp_path) == ()
 
 
+def test_a_model_config_is_no_file_of_a_model(tmp_path: Path) -> None:
+    put(tmp_path, "other.yaml", "sub/tokens.yaml", "main.bin")
+    found = staged_files(
+        config(parameters={"model": "main.bin"}, options=["x:other.yaml", "y:sub/tokens.yaml"]), tmp_path
+    )
+    assert [file.path for file in found] == ["main.bin", "sub/tokens.yaml"]
+    with pytest.raises(OperationFailed, match="configs are not given to nodes") as refused:
+        staged_files(config(parameters={"model": "other.yaml"}), tmp_path)
+    assert refused.value.cause == Cause.BAD_CONFIG
+
+
 def test_a_file_declared_twice_is_staged_once_with_its_promise(tmp_path: Path) -> None:
     put(tmp_path, "main.bin")
     wanted = config(parameters={"model": "main.bin"}, download_files=[download("main.bin", sha256="ab" * 32)])

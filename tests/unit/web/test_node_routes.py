@@ -30,6 +30,11 @@ class Operations:
         self.claims: list[Any] = []
         self.reports: list[Report] = []
         self.error: Exception | None = None
+        #: What running operations of the node stage; None: whatever is asked for.
+        self.staged: tuple[str, ...] | None = None
+
+    def gives(self, node_id: str, path: str) -> bool:
+        return self.staged is None or path in self.staged
 
     def claim(self, *arguments: Any) -> Order:
         self.claims.append(arguments)
@@ -314,12 +319,37 @@ def test_a_node_that_waits_for_approval_gets_no_file_and_gets_it_once_it_is_let_
     assert get(bench, "f").data == b"x"
 
 
+def test_only_what_a_running_operation_of_the_node_stages_is_sent(bench: WebBench, operations: Operations) -> None:
+    for name in ("mine", "other"):
+        (bench.models / name).write_bytes(b"bytes of " + name.encode())
+    operations.staged = ("mine",)
+    assert get(bench, "mine").data == b"bytes of mine"
+    refused = get(bench, "other")
+    assert (refused.status_code, b"bytes of" in refused.data) == (403, False)
+    assert bench.client.head(f"/api/node/{NODE_ID}/files/other", headers=NODE).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["m.yaml", "m.yml", "link"])
+def test_a_model_config_is_never_sent(bench: WebBench, path: str) -> None:
+    for name in ("m.yaml", "m.yml"):
+        (bench.models / name).write_text("env: {TOKEN: private}")
+    (bench.models / "link").symlink_to(bench.models / "m.yaml")
+    response = get(bench, path)
+    assert (response.status_code, b"private" in response.data) == (403, False)
+
+
+def test_a_yaml_file_in_a_folder_of_a_model_is_sent(bench: WebBench) -> None:
+    (bench.models / "repository").mkdir()
+    (bench.models / "repository" / "tokens.yaml").write_bytes(b"x")
+    assert get(bench, "repository/tokens.yaml").data == b"x"
+
+
 def test_a_known_digest_goes_with_the_file(tmp_path: Path) -> None:
     class Known:
         def known(self, path: Path) -> str | None:
             return "digest-of-" + path.name
 
-    bench = WebBench(tmp_path, digests=Known())
+    bench = WebBench(tmp_path, digests=Known(), operations=Operations())
     (bench.models / "f").write_bytes(b"x")
     assert get(bench, "f").headers["X-Content-SHA256"] == "digest-of-f"
 
