@@ -6,9 +6,10 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 _CONTEXT: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default=None)
@@ -27,6 +28,8 @@ class _Formatter(logging.Formatter):
 
     #: The last second that was written, and its text.
     _last = (0, "")
+    #: Fields of every line.
+    always: Mapping[str, object] = MappingProxyType({})
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         last = self._last
@@ -41,7 +44,7 @@ class _Formatter(logging.Formatter):
         """Message and fields are one line, whoever wrote the texts in them; only a traceback has more."""
         record.message = _cut(record.message, MESSAGE_LIMIT)
         text = _one_line(super().formatMessage(record))
-        fields = dict(_CONTEXT.get() or {})
+        fields = {**self.always, **(_CONTEXT.get() or {})}
         fields.update(getattr(record, "fields", {}))
         return " ".join((text, *(f"{key}={_value(value)}" for key, value in fields.items())))
 
@@ -83,10 +86,12 @@ def _one_line(text: str) -> str:
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
-def configure(level: str, process: str) -> None:
-    """Send log lines of this process to standard error."""
+def configure(level: str, process: str, instance_id: str = "") -> None:
+    """Send log lines of this process to standard error. Each has ``instance_id`` where one is given."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(f"%(asctime)s %(levelname)s {process} %(name)s: %(message)s"))
+    formatter = _Formatter(f"%(asctime)s %(levelname)s {process} %(name)s: %(message)s")
+    formatter.always = {"instance_id": instance_id} if instance_id else {}
+    handler.setFormatter(formatter)
     # What no line shows is not looked up: the caller's place and thread. gunicorn's own lines show the process.
     logging._srcfile = None
     logging.logThreads = logging.logMultiprocessing = False

@@ -68,6 +68,12 @@ def default_state_dir(environ: Mapping[str, str] | None = None) -> Path:
     return Path.home() / ".local" / "share" / "localai"
 
 
+def _without_credentials(urls: str) -> bool:
+    """Whether one of the URLs names no user and no token."""
+    found = [url.strip() for url in urls.split(",") if url.strip()]
+    return any(not url.rpartition("://")[2].partition("/")[0].rpartition("@")[0].strip(":") for url in found)
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """What is known of one setting beside its name and its value."""
@@ -80,10 +86,14 @@ class Spec:
     choices: tuple[str, ...] = ()
     secret: bool = False
     aliases: tuple[str, ...] = ()
+    #: The flag, where the variable does not say it.
+    named_flag: str = ""
+    #: Other flags that mean the same.
+    other_flags: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
-        return "--" + self.variable.removeprefix("LOCALAI_").lower().replace("_", "-")
+        return self.named_flag or "--" + self.variable.removeprefix("LOCALAI_").lower().replace("_", "-")
 
     def parse(self, text: str) -> Any:
         """The typed value of a text. Raises BadSetting with the variable, the text and what would be accepted."""
@@ -141,8 +151,13 @@ def _setting(
     choices: tuple[str, ...] = (),
     secret: bool = False,
     aliases: tuple[str, ...] = (),
+    flags: str = "",
 ) -> Any:
-    spec = Spec(variable, kind, default, meaning, tuple(commands.split()), choices, secret, aliases)
+    """``flags``: those of the setting, the first one first, where its variable does not say them."""
+    named, *others = flags.split() or [""]
+    spec = Spec(
+        variable, kind, default, meaning, tuple(commands.split()), choices, secret, aliases, named, tuple(others)
+    )
     return field(default=spec.parse(default), metadata={"spec": spec})
 
 
@@ -200,7 +215,11 @@ class Settings:
         "up",
     )
     instance_id: str = _setting(
-        "LOCALAI_INSTANCE_ID", "text", "", "Name of this frontend in logs; empty means drawn at start.", "run"
+        "LOCALAI_INSTANCE_ID",
+        "text",
+        "",
+        "Name of this frontend in rows and log lines; empty means a UUID drawn at each start.",
+        "up run",
     )
 
     # Access
@@ -228,6 +247,13 @@ class Settings:
         "switch",
         "false",
         "Refuse to start without a registration token.",
+        "run worker",
+    )
+    nats_require_auth: bool = _setting(
+        "LOCALAI_NATS_REQUIRE_AUTH",
+        "switch",
+        "false",
+        "Refuse to start with a NATS URL without credentials.",
         "run worker",
     )
     distributed_require_auth: bool = _setting(
@@ -282,9 +308,11 @@ class Settings:
     serve_addr: str = _setting(
         "LOCALAI_SERVE_ADDR",
         "text",
-        "0.0.0.0:50051",
-        "Address and base port of model processes; the agent's HTTP server takes the port below.",
+        "",
+        "Listen address and base port of model processes; the agent's HTTP server takes the port below. "
+        "Empty means 0.0.0.0 and the port of LOCALAI_ADDR, or 50051.",
         "worker",
+        flags="--addr --serve-addr",
     )
     grpc_max_port: int = _setting(
         "LOCALAI_GRPC_MAX_PORT",
@@ -294,7 +322,12 @@ class Settings:
         "worker up",
     )
     addr: str = _setting(
-        "LOCALAI_ADDR", "text", "", "Reachable host:port of this worker; sets the advertised addresses.", "worker"
+        "LOCALAI_ADDR",
+        "text",
+        "",
+        "Reachable host:port of this worker; sets the advertised addresses, and the base port where no other is given.",
+        "worker",
+        flags="--reachable-addr",
     )
     advertise_addr: str = _setting(
         "LOCALAI_ADVERTISE_ADDR", "text", "", "host:port frontends dial for gRPC; empty means derived.", "worker"
@@ -427,13 +460,18 @@ class Settings:
         "How far the bound of a load stands behind the limits of its parts, which say better what took too long.",
     )
     backend_install_timeout_s: float = _setting(
-        "LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT", "duration", "15m", "Longest a backend install may last."
+        "LOCALAI_NATS_BACKEND_INSTALL_TIMEOUT",
+        "duration",
+        "15m",
+        "Longest a backend install may last.",
+        flags="--backend-install-timeout --nats-backend-install-timeout",
     )
     model_load_timeout_s: float = _setting(
         "LOCALAI_NATS_MODEL_LOAD_TIMEOUT",
         "duration",
         "0",
         "Pins the time LoadModel may take; 0 means 5m + 20s per GiB of model, at most 6h.",
+        flags="--model-load-timeout --nats-model-load-timeout",
     )
     backend_start_timeout_s: float = _setting(
         "LOCALAI_BACKEND_START_TIMEOUT", "duration", "30s", "How long a model process may take until it answers Health."
@@ -634,6 +672,21 @@ class Settings:
     def require_registration_token(self) -> bool:
         return self.registration_require_auth or self.distributed_require_auth
 
+    def open_access(self) -> str | None:
+        """The credential that a require-auth switch demands and that is missing, as a text; None where all are set."""
+        if self.require_registration_token and not self.registration_token:
+            return (
+                "LOCALAI_REGISTRATION_TOKEN is empty, and LOCALAI_REGISTRATION_REQUIRE_AUTH (or "
+                "LOCALAI_DISTRIBUTED_REQUIRE_AUTH) forbids that: set the same token on frontends and workers"
+            )
+        if (self.nats_require_auth or self.distributed_require_auth) and _without_credentials(self.nats_url):
+            return (
+                "LOCALAI_NATS_URL has no credentials, and LOCALAI_NATS_REQUIRE_AUTH (or "
+                "LOCALAI_DISTRIBUTED_REQUIRE_AUTH) forbids that: use nats://TOKEN@host:4222 or "
+                "nats://USER:PASSWORD@host:4222"
+            )
+        return None
+
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
         """Settings from flags, then variables, then defaults. Raises BadSetting."""
@@ -688,6 +741,10 @@ class Settings:
         ):
             if getattr(self, name) <= 0:
                 raise BadSetting(self._variable(name), "0", "a duration above zero")
+        if not re.fullmatch(r"[\w.:-]{0,255}", self.instance_id, re.ASCII):
+            raise BadSetting(
+                "LOCALAI_INSTANCE_ID", self.instance_id, "at most 255 letters, digits and signs of . _ : - in ASCII"
+            )
         if not 0 <= self.port <= 65535:
             raise BadSetting("LOCALAI_PORT", str(self.port), "a port from 0 to 65535")
         if self.web_workers < 1:

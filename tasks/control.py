@@ -174,7 +174,7 @@ def main() -> int:
     """Run until TERM or INT. Exit code 0 then, 1 where the process cannot start."""
     try:
         settings = Settings.load()
-        logs.configure(settings.log_level, "control")
+        logs.configure(settings.log_level, "control", settings.instance_id)
         crash_points.arm(settings.crash_point_file)
         control = Control(settings)
     except LocalAIError as error:

@@ -40,7 +40,7 @@ try:
 except BadSetting as error:
     sys.exit(error.message)
 
-logs.configure(_settings.log_level, "web")
+logs.configure(_settings.log_level, "web", _settings.instance_id)
 _log = logs.get("web.gunicorn")
 
 #: How long ending the row of a dead worker may take; its lease ends it otherwise.

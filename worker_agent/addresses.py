@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from localai.errors import BadSetting
+from localai.nodes.listening import host_and_port, http_place, serve_place
 from localai.settings import Settings
 
 _ANY = ("", "0.0.0.0")
@@ -39,22 +39,18 @@ class Addresses:
     @classmethod
     def of(cls, settings: Settings, hostname: str) -> Addresses:
         """Raises BadSetting for a text that is not ``host:port``."""
-        bind_host, base_port = _split("LOCALAI_SERVE_ADDR", settings.serve_addr)
-        if base_port < 2:
-            raise BadSetting("LOCALAI_SERVE_ADDR", settings.serve_addr, "host:port with a port from 2 to 65535")
-        http_host, http_port = bind_host, base_port - 1
-        if settings.http_addr:
-            http_host, http_port = _split("LOCALAI_HTTP_ADDR", settings.http_addr)
+        bind_host, base_port = serve_place(settings)
+        http_host, http_port = http_place(settings)
         reachable = hostname if bind_host in _ANY else bind_host
         advertise_host, advertise_port = reachable, base_port
         advertised_http = f"{hostname if http_host in _ANY else http_host}:{http_port}"
         if settings.addr:
-            advertise_host, advertise_port = _split("LOCALAI_ADDR", settings.addr)
+            advertise_host, advertise_port = host_and_port("LOCALAI_ADDR", settings.addr)
             advertised_http = f"{advertise_host}:{http_port}"
         if settings.advertise_addr:
-            advertise_host, advertise_port = _split("LOCALAI_ADVERTISE_ADDR", settings.advertise_addr)
+            advertise_host, advertise_port = host_and_port("LOCALAI_ADVERTISE_ADDR", settings.advertise_addr)
         if settings.advertise_http_addr:
-            _split("LOCALAI_ADVERTISE_HTTP_ADDR", settings.advertise_http_addr)
+            host_and_port("LOCALAI_ADVERTISE_HTTP_ADDR", settings.advertise_http_addr)
             advertised_http = settings.advertise_http_addr
         return cls(
             bind_host=bind_host or "0.0.0.0",
@@ -65,10 +61,3 @@ class Addresses:
             http_port=http_port,
             advertised_http=advertised_http,
         )
-
-
-def _split(variable: str, text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or not 0 < int(port) <= 65535 or ":" in host:
-        raise BadSetting(variable, text, "host:port, such as 0.0.0.0:50051")
-    return host, int(port)

@@ -64,8 +64,8 @@ def _check(settings: Settings) -> None:
     for variable, value in (("LOCALAI_REGISTER_TO", settings.register_to), ("LOCALAI_BROKER_URL", settings.broker_url)):
         if not value:
             raise StartRefused(f"{variable} is not set: a worker cannot run without it")
-    if settings.require_registration_token and not settings.registration_token:
-        raise StartRefused("LOCALAI_REGISTRATION_TOKEN is empty, and the settings require one")
+    if refused := settings.open_access():
+        raise StartRefused(refused)
     make_broker(settings.broker_url)  # refuses a URL of another form; nothing is connected
 
 

@@ -134,7 +134,7 @@ def load(flags: Mapping[str, Any]) -> Settings:
 
 def _option(command: str, name: str, spec: Spec) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     switch = spec.kind == "switch"
-    names = [flag for flag in (SHORT_FLAGS.get(name), spec.flag) if flag is not None]
+    names = [flag for flag in (SHORT_FLAGS.get(name), spec.flag, *spec.other_flags) if flag is not None]
     if switch:
         names = [f"{flag}/--no-{flag.removeprefix('--')}" for flag in names]
     return click.option(

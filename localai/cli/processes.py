@@ -76,6 +76,7 @@ def agent_settings(settings: Settings, folder: StateFolder, worker_port: int) ->
         api_key=(),
         approve_node="",
         approve_node_hash="",
+        instance_id="",
         models_path=None,  # that name means the frontend's folder here
         data_path=folder.worker,
         register_to=(local_url(settings),),

@@ -14,6 +14,7 @@ from localai.embedded import tcp_ports
 from localai.embedded.state_folder import StateFolder, admin_key, prepare
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
+from localai.ids import new_id
 from localai.settings import Settings, default_state_dir
 
 
@@ -39,7 +40,11 @@ def command(settings: Settings, log_to_stderr: bool) -> None:
     tcp_ports.require_free(settings.address, settings.port, "--port")
     where = "LOCALAI_API_KEY" if settings.api_key else str(folder.api_key)
     # A given key is not written down: the folder may be shared with other frontends.
-    settings = replace(settings, api_key=settings.api_key or (admin_key(folder, ""),))
+    settings = replace(
+        settings,
+        api_key=settings.api_key or (admin_key(folder, ""),),
+        instance_id=settings.instance_id or new_id(),
+    )
     with Supervisor(say) as supervisor:
         with suppress(StopAsked):
             _start(supervisor, settings, folder, to_files=not log_to_stderr)
@@ -58,10 +63,8 @@ def require_servers(settings: Settings) -> None:
         raise StartRefused(
             "LOCALAI_BROKER_URL is not set: `run` needs a Redis or Valkey server (`localai up` brings its own)"
         )
-    if settings.require_registration_token and not settings.registration_token:
-        raise StartRefused(
-            "LOCALAI_REGISTRATION_TOKEN is empty, and LOCALAI_REGISTRATION_REQUIRE_AUTH forbids that: set the token"
-        )
+    if refused := settings.open_access():
+        raise StartRefused(refused)
 
 
 def warn(settings: Settings) -> None:

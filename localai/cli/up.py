@@ -22,6 +22,7 @@ from localai.embedded.credentials import Credentials
 from localai.embedded.state_folder import StateFolder, admin_key, held, prepare
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
+from localai.ids import new_id
 from localai.nodes import secret_file
 from localai.nodes.credentials import hash_of
 from localai.settings import Settings, default_state_dir
@@ -96,6 +97,7 @@ def _filled_in(settings: Settings, folder: StateFolder, kept: Credentials) -> Se
         registration_token=settings.registration_token or kept.registration_token,
         api_key=settings.api_key or (admin_key(folder, ""),),
         node_name=node,
+        instance_id=settings.instance_id or new_id(),
         approve_node=node,
     )
 
@@ -180,7 +182,7 @@ def _second_worker(folder: StateFolder) -> str:
     """The command that joins one more worker beside this one; its port lies below those of outgoing connections."""
     command = shutil.which("localai") or str(Path(sys.executable).with_name("localai"))
     words = [command, "worker", "--state-dir", str(folder.path), "--node-name", "second"]
-    words += ["--serve-addr", "127.0.0.1:23051", "--data-path", str(folder.path / "worker-2")]
+    words += ["--addr", "127.0.0.1:23051", "--data-path", str(folder.path / "worker-2")]
     return shlex.join(words)
 
 

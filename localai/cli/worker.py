@@ -14,6 +14,7 @@ from localai.cli.say import say
 from localai.embedded import env_file
 from localai.embedded.state_folder import StateFolder
 from localai.errors import StartRefused
+from localai.nodes.listening import http_place
 from localai.settings import Settings
 
 
@@ -23,7 +24,7 @@ def command(settings: Settings) -> None:
     """Join this machine to a frontend, to run models.
 
     The node waits until an administrator approves it (`localai nodes approve NAME`). Two workers on one machine need
-    two --node-name, two ports in --serve-addr and two --data-path.
+    two --node-name, two ports in --addr and two --data-path.
 
     Beside a running `localai up`, `--state-dir` names its folder, and the URLs and the token are read from there.
 
@@ -67,18 +68,24 @@ def _require(settings: Settings) -> None:
             "LOCALAI_BROKER_URL is not set: the worker needs the Redis or Valkey server that the frontends use; "
             "beside a running `localai up`, --state-dir with its folder says it"
         )
-    if settings.require_registration_token and not settings.registration_token:
-        raise StartRefused(
-            "LOCALAI_REGISTRATION_TOKEN is empty, and LOCALAI_REGISTRATION_REQUIRE_AUTH forbids that: set the "
-            "frontends' token"
-        )
+    if refused := settings.open_access():
+        raise StartRefused(refused)
 
 
 def _warn(settings: Settings) -> None:
     if not settings.registration_token:
-        say("WARNING: LOCALAI_REGISTRATION_TOKEN is empty: this worker joins only a frontend that has none either")
+        say(
+            "WARNING: LOCALAI_REGISTRATION_TOKEN is empty: this worker joins only a frontend that has none either, and "
+            f"its HTTP server on {_http_address(settings)} shows the logs of model processes to any client; "
+            "--registration-require-auth refuses such a start"
+        )
     if not settings.nats_url:
         say(
             "WARNING: LOCALAI_NATS_URL is empty: a cancel reaches this worker only as the answer to its next report, "
             f"up to {settings.operation_report_interval_s:g} s later"
         )
+
+
+def _http_address(settings: Settings) -> str:
+    host, port = http_place(settings)
+    return f"{host or '0.0.0.0'}:{port}"

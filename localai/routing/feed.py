@@ -28,6 +28,7 @@ class Process:
     host: str
     pid: int
     url: str | None
+    instance_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +163,7 @@ class RoutingFeed:
     def _register(self) -> None:
         sent_at = self._clock()
         process = self._process
-        self._id = self._frontends.register(process.host, process.pid, process.url)
+        self._id = self._frontends.register(process.host, process.pid, process.url, process.instance_id)
         self._on_registered(self._id)
         self._granted(sent_at)
 

@@ -18,10 +18,14 @@ class PgFrontends:
     def __init__(self, unit_of_work: UnitOfWorkFactory, lease_s: float) -> None:
         self._unit_of_work, self._lease_s = unit_of_work, lease_s
 
-    def register(self, host: str, pid: int, url: str | None) -> FrontendId:
-        """A new row with a new lease, committed: only then may the process read what it will route by."""
+    def register(self, host: str, pid: int, url: str | None, instance_id: str = "") -> FrontendId:
+        """A new row with a new lease, committed: only then may the process read what it will route by.
+
+        ``instance_id`` is the name that people gave the frontend. Nothing is decided by it.
+        """
         frontend_id = FrontendId(new_id())
         parameters = {"id": frontend_id, "host": host, "pid": pid, "url": url, "lease": self._lease_s}
+        parameters["instance_id"] = instance_id
         with self._unit_of_work() as uow:
             uow.execute(SQL["register_frontend"], parameters)
         return frontend_id

@@ -56,7 +56,7 @@ class RoutingRows(Protocol):
 class Frontends(Protocol):
     """The rows of web processes. All raise StorageUnavailable."""
 
-    def register(self, host: str, pid: int, url: str | None) -> FrontendId:
+    def register(self, host: str, pid: int, url: str | None, instance_id: str = "") -> FrontendId:
         """A new row with a new lease, committed."""
 
     def renew(self, frontend_id: FrontendId, in_flight: Mapping[str, int]) -> bool:

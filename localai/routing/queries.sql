@@ -2,8 +2,8 @@
 
 -- register_frontend --
 -- From the commit on, everybody who takes something away waits for this process.
-INSERT INTO frontends (id, host, pid, url, lease_expires_at)
-VALUES (%(id)s, %(host)s, %(pid)s, %(url)s, clock_timestamp() + make_interval(secs => %(lease)s));
+INSERT INTO frontends (id, host, pid, url, instance_id, lease_expires_at)
+VALUES (%(id)s, %(host)s, %(pid)s, %(url)s, %(instance_id)s, clock_timestamp() + make_interval(secs => %(lease)s));
 
 -- renew_frontend --
 -- No row: lapsed or ended. Register anew, with an empty table.

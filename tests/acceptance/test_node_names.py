@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import psycopg2
 import pytest
 
 from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend, Started, free_port, wait_for
@@ -30,7 +31,19 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def front(machines: Cluster) -> Frontend:
     machines.servers()
-    return machines.frontend("front", LOCALAI_AUTO_APPROVE_NODES="false")
+    return machines.frontend("front", LOCALAI_AUTO_APPROVE_NODES="false", LOCALAI_INSTANCE_ID="front-1")
+
+
+def test_a_frontend_has_its_instance_id_in_its_rows_and_log_lines(machines: Cluster, front: Frontend) -> None:
+    answer = front.get("/api/nodes")
+    assert " instance_id=front-1 " in front.request_line(answer.headers["X-Request-Id"])
+    connection = psycopg2.connect(machines.variables["LOCALAI_AUTH_DATABASE_URL"])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT DISTINCT instance_id FROM frontends")
+            assert cursor.fetchall() == [("front-1",)]
+    finally:
+        connection.close()
 
 
 class Twin:

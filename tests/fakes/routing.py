@@ -109,7 +109,7 @@ class FakeRows:
         self._note("version")
         return self.version
 
-    def register(self, host: str, pid: int, url: str | None) -> FrontendId:
+    def register(self, host: str, pid: int, url: str | None, instance_id: str = "") -> FrontendId:
         self._note("register")
         frontend = FrontendId(f"frontend-{next(self._numbers)}")
         self.leases[frontend] = self.clock() + self.lease_ttl_s

@@ -120,3 +120,10 @@ def test_lines_of_libraries_may_show_their_process(lines: io.StringIO) -> None:
     """gunicorn's own do."""
     record = logging.getLogger("gunicorn.error").makeRecord("x", logging.INFO, "", 0, "Listening", (), None)
     assert re.fullmatch(r"\[\d+\] Listening", logging.Formatter("[%(process)d] %(message)s").format(record))
+
+
+def test_lines_of_a_frontend_have_its_instance_id(lines: io.StringIO) -> None:
+    logs.configure("info", "web", "front-1")
+    record = logging.LogRecord("a", logging.INFO, "", 0, "said", (), None)
+    record.fields = {"node": "n"}
+    assert logging.getLogger().handlers[0].format(record).endswith("INFO web a: said instance_id=front-1 node=n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def test_without_flags_and_variables_every_setting_has_the_default_of_the_table(
 
 def test_every_variable_and_every_flag_is_there_once() -> None:
     variables = [name for _, spec in SPECS for name in (spec.variable, *spec.aliases)]
-    flags = [spec.flag for _, spec in SPECS]
+    flags = [flag for _, spec in SPECS for flag in (spec.flag, *spec.other_flags)]
     assert len(set(variables)) == len(variables)
     assert len(set(flags)) == len(flags)
 
@@ -275,3 +276,42 @@ def test_the_page_names_every_setting_and_the_fallbacks_of_the_port_range() -> N
     for _, spec in SPECS:
         assert f"`{spec.variable}`" in page
     assert "above 65535 is clamped, below the base port is ignored" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({}, None),
+        ({"distributed_require_auth": True}, "LOCALAI_REGISTRATION_TOKEN"),
+        ({"registration_require_auth": True, "nats_url": "nats://h:4222"}, "LOCALAI_REGISTRATION_TOKEN"),
+        ({"distributed_require_auth": True, "registration_token": "t"}, None),
+        (
+            {"distributed_require_auth": True, "registration_token": "t", "nats_url": "nats://h:4222"},
+            "LOCALAI_NATS_URL",
+        ),
+        ({"nats_require_auth": True, "nats_url": "nats://h:4222"}, "LOCALAI_NATS_URL"),
+        ({"nats_require_auth": True, "nats_url": "h:4222"}, "LOCALAI_NATS_URL"),
+        ({"nats_require_auth": True, "nats_url": "nats://@h:4222"}, "LOCALAI_NATS_URL"),
+        ({"nats_require_auth": True, "nats_url": "nats://a:b@h:4222,nats://h2:4222"}, "LOCALAI_NATS_URL"),
+        ({"nats_require_auth": True, "nats_url": "nats://token@h:4222"}, None),
+        ({"nats_require_auth": True, "nats_url": "nats://user:pass@h:4222"}, None),
+        ({"nats_require_auth": True}, None),
+    ],
+)
+def test_se_01_a_demanded_credential_that_is_missing_is_named(changes: dict[str, Any], missing: str | None) -> None:
+    said = Settings(**changes).open_access()
+    assert (said is None) if missing is None else (said or "").startswith(missing)
+
+
+@pytest.mark.parametrize("value", ["two words", "line\nbreak", "x" * 256])
+def test_an_instance_id_that_would_break_a_log_line_is_refused(value: str) -> None:
+    with pytest.raises(BadSetting, match="LOCALAI_INSTANCE_ID"):
+        Settings.load({"LOCALAI_INSTANCE_ID": value})
+
+
+def test_both_console_scripts_start_the_same_command() -> None:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    lines = parser["options.entry_points"]["console_scripts"].split("\n")
+    scripts = dict(line.split(" = ") for line in lines if line)
+    assert scripts == {"localai": "localai.cli.main:main", "local-ai": "localai.cli.main:main"}

@@ -28,7 +28,7 @@ def join(settings: Settings, server: str) -> Join:
     if any(_is_here(url) for url in (settings.broker_url, settings.nats_url, server) if url):
         folder = settings.state_dir or default_state_dir()
         words = ["--state-dir", str(folder), "--node-name", "second"]
-        words += ["--serve-addr", f"127.0.0.1:{_SECOND_PORT}", "--data-path", str(folder / "worker-2")]
+        words += ["--addr", f"127.0.0.1:{_SECOND_PORT}", "--data-path", str(folder / "worker-2")]
         return Join(command=_lines(words), only_here=True)
     words = ["--register-to", server, "--broker-url", without_secret(settings.broker_url)]
     if settings.nats_url:

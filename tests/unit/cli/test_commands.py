@@ -88,6 +88,21 @@ def test_se_01_a_missing_registration_token_is_refused_where_one_is_demanded(
     assert code == 1 and "LOCALAI_REGISTRATION_TOKEN is empty" in err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "--database-url", "postgresql://u@h/d", "--broker-url", "redis://h"),
+        ("worker", "--register-to", "http://f:1", "--broker-url", "redis://h"),
+    ],
+)
+def test_se_01_a_bus_without_credentials_is_refused_where_they_are_demanded(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    extra = ("--registration-token", "t", "--nats-url", "nats://bus:4222", "--distributed-require-auth")
+    code, _, err = run(capsys, *command, *extra)
+    assert code == 1 and "LOCALAI_NATS_URL has no credentials" in err.splitlines()[-1]
+
+
 def test_se_01_a_missing_registration_token_is_said_aloud(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +117,7 @@ def test_se_01_a_missing_registration_token_is_said_aloud(
         main.main(["worker", "--register-to", "http://f:1", "--broker-url", "redis://h"])
     err = capsys.readouterr().err
     assert "WARNING: LOCALAI_REGISTRATION_TOKEN is empty" in err
+    assert "its HTTP server on 0.0.0.0:50050 shows the logs of model processes" in err
     assert "WARNING: LOCALAI_NATS_URL is empty" in err and "up to 5 s later" in err
 
 

@@ -101,6 +101,24 @@ def test_short_names_mean_the_same(short: str, long: str) -> None:
     assert settings_from("run", short, "x") == settings_from("run", long, "x")
 
 
+@pytest.mark.parametrize(
+    ("command", "flag", "value", "name"),
+    [
+        ("worker", "--addr", "1.2.3.4:5000", "serve_addr"),
+        ("worker", "--serve-addr", "1.2.3.4:5000", "serve_addr"),
+        ("worker", "--reachable-addr", "gpu-1:5000", "addr"),
+        ("run", "--backend-install-timeout", "90s", "backend_install_timeout_s"),
+        ("run", "--nats-backend-install-timeout", "90s", "backend_install_timeout_s"),
+        ("run", "--model-load-timeout", "90s", "model_load_timeout_s"),
+        ("run", "--nats-model-load-timeout", "90s", "model_load_timeout_s"),
+        ("run", "--instance-id", "one", "instance_id"),
+        ("up", "--instance-id", "one", "instance_id"),
+    ],
+)
+def test_a_setting_has_the_flags_of_the_specification(command: str, flag: str, value: str, name: str) -> None:
+    assert getattr(settings_from(command, flag, value), name) == dict(Settings.specs())[name].parse(value)
+
+
 def test_switches_without_a_meaning_here_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALAI_AUTH", "true")
     settings_from("run", "--distributed")

@@ -26,7 +26,9 @@ def of(**changes: Any) -> Addresses:
         ({"addr": "gpu-1:50051"}, "gpu-1:50051", "gpu-1:50050", ("0.0.0.0", 50050), "127.0.0.1"),
         ({"advertise_addr": "x:1"}, "x:1", "box:50050", ("0.0.0.0", 50050), "127.0.0.1"),
         ({"http_addr": "127.0.0.1:80"}, "box:50051", "127.0.0.1:80", ("127.0.0.1", 80), "127.0.0.1"),
-        ({"addr": "y:5", "advertise_http_addr": "z:9"}, "y:5", "z:9", ("0.0.0.0", 50050), "127.0.0.1"),
+        ({"addr": "y:5", "advertise_http_addr": "z:9"}, "y:5", "z:9", ("0.0.0.0", 4), "127.0.0.1"),
+        ({"addr": "y:6000"}, "y:6000", "y:5999", ("0.0.0.0", 5999), "127.0.0.1"),
+        ({"addr": "y:6000", "serve_addr": "0.0.0.0:7000"}, "y:6000", "y:6999", ("0.0.0.0", 6999), "127.0.0.1"),
     ],
 )
 def test_where_it_listens_and_what_it_tells(
@@ -37,6 +39,13 @@ def test_where_it_listens_and_what_it_tells(
     assert (found.http_host, found.http_port) == listens
     assert found.dial_host == dials
     assert found.advertised(50077) == f"{found.advertise_host}:50077"
+
+
+@pytest.mark.parametrize(("name", "variable"), [("serve_addr", "LOCALAI_SERVE_ADDR"), ("addr", "LOCALAI_ADDR")])
+def test_a_base_port_without_a_port_below_it_is_refused(name: str, variable: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        of(**{name: "host:1"})
+    assert caught.value.variable == variable
 
 
 @pytest.mark.parametrize(
