@@ -17,6 +17,15 @@ from localai.window_rules import INEQUALITIES
 
 pytestmark = pytest.mark.unit
 
+#: Durations of test backends, which bound nothing.
+NO_WINDOWS = ("fault_install_delay_s",)
+#: Windows that follow from others, as the page writes them.
+DERIVED = {
+    "three report intervals": Settings().fresh_report_s,
+    "the kill TTL and a sixth": Settings().silent_worker_s,
+    "two polls of the routes and a second": Settings().cut_grace_s,
+    "1 s, or a 30th of the kill TTL": Settings().watchdog_interval_s,
+}
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = list(Settings.specs())
 
@@ -258,6 +267,13 @@ def test_the_page_about_windows_has_every_window_with_its_default_and_every_ineq
     page = (ROOT / "docs/reference/windows.md").read_text(encoding="utf-8")
     specs = dict(SPECS)
     rows = [line for line in page.splitlines() if line.startswith("| ")]
+    by_setting = {row.split(" | ")[1].strip("`"): row.split(" | ")[2] for row in rows if row.count(" | ") >= 3}
+    windows = {
+        spec.variable: spec.default for name, spec in SPECS if spec.kind == "duration" and name not in NO_WINDOWS
+    }
+    assert {variable: by_setting.get(variable) for variable in windows} == windows
+    for text, default in DERIVED.items():
+        assert by_setting[text] == format_duration(default), text
     for rule in INEQUALITIES:
         for name in (*rule.parts, rule.below):
             if name in specs:
