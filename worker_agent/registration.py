@@ -42,11 +42,14 @@ def description(
     }
 
 
+NOT_REGISTERED = "not registered with a frontend"
+
+
 class Progress:
     """Why the registration has not succeeded yet, for the readiness probe."""
 
     def __init__(self) -> None:
-        self.reason = "not registered with a frontend"
+        self.reason = NOT_REGISTERED
 
 
 def register(
@@ -80,7 +83,7 @@ def register(
             progress.reason = f"registration refused: {error.message}"
             log.error("registration refused", extra=logs.fields(reason=error.message, retry_s=retry_s))
         except NoFrontend as error:
-            progress.reason = f"not registered with a frontend: {error.message}"
+            progress.reason = NOT_REGISTERED
             log.warning("not registered yet", extra=logs.fields(reason=error.message, retry_s=retry_s))
         except (KeyError, TypeError, ValueError) as error:
             raise StartRefused(f"the answer to the registration cannot be read: {error!r}") from None
