@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cluster import Cluster, wait_for
+from tests.acceptance.cluster import Cluster, Frontend, wait_for
 
 pytestmark = pytest.mark.acceptance
 
@@ -92,6 +92,31 @@ def _remembered(site: Site, name: str) -> str:
 
     kept = ConfigMemory(site.cluster.folder / "f" / "model-configs.json", site.cluster.models).read()
     return " ".join(config.revision for configs in kept.files.values() for config in configs if config.name == name)
+
+
+def test_a_frontend_with_an_older_file_changes_nothing_however_often_it_starts(site: Site) -> None:
+    newer = site.serve("shared", threads=2)
+    folder = site.cluster.folder / "older-models"
+    folder.mkdir()
+    older = folder / "shared.yaml"
+    older.write_text("name: shared\nbackend: fault\nthreads: 1\n")
+    hour_ago = older.stat().st_mtime - 3600
+    os.utime(older, (hour_ago, hour_ago))
+    for _ in range(2):
+        second = site.cluster.frontend("second", LOCALAI_MODELS_PATH=str(folder))
+        wait_for("the older file is named", lambda at=second: "another revision" in _problem(at, "shared"))
+        assert second.chat("shared").status_code == 200
+        assert site.revision("shared") == newer
+        second.process.stop()
+    os.utime(older)
+    second = site.cluster.frontend("second", LOCALAI_MODELS_PATH=str(folder))
+    wait_for("the file that was written last is in force", lambda: site.revision("shared") != newer)
+    second.process.stop()
+
+
+def _problem(frontend: Frontend, file: str) -> str:
+    problems = frontend.get("/api/models").json()["problems"]
+    return " ".join(str(one["error"]) for one in problems if one["file"] == file)
 
 
 def test_a_file_that_is_cut_short_takes_its_serving_model_away_at_no_time(site: Site) -> None:
