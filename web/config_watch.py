@@ -40,6 +40,8 @@ class ConfigWatch:
         self._configs, self._rows, self._unload, self._interval_s = configs, rows, unload, interval_s
         #: The revision of each model that the rows have been told of, or that an earlier process told them of.
         self._told = {config.name: config.revision for config in configs.kept()}
+        #: Models that this process has compared with the rows at least once.
+        self._compared: set[str] = set()
         self._stopping = threading.Event()
 
     def start(self) -> None:
@@ -68,15 +70,15 @@ class ConfigWatch:
         return self._interval_s if self._configs.is_settled else min(self._interval_s, STILL_S)
 
     def _report_edits(self) -> None:
-        outdated = self._configs.outdated
-        news = [
-            one
-            for one in self._configs.settled
-            if self._told.get(one.config.name) != one.config.revision or one.config.name in outdated
-        ]
+        news = [one for one in self._configs.settled if self._is_news(one)]
         in_force = self._rows.revisions([one.config.name for one in news]) if news else {}
         for one in news:
             self._report_edit(one, in_force.get(one.config.name))
+
+    def _is_news(self, one: Settled) -> bool:
+        name = one.config.name
+        is_known = name in self._compared and name not in self._configs.outdated
+        return not is_known or self._told.get(name) != one.config.revision
 
     def _report_edit(self, one: Settled, in_force: str | None) -> None:
         name, revision = one.config.name, one.config.revision
@@ -86,6 +88,7 @@ class ConfigWatch:
             standing = self._rows.revise(name, revision, evidence)
         self._configs.mark_outdated(name, standing is Standing.OTHER)
         self._told[name] = revision
+        self._compared.add(name)
         if standing is Standing.SET:
             log.info("model config in force", extra=logs.fields(model=name, revision=revision))
 

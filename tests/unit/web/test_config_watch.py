@@ -121,7 +121,8 @@ def test_a_file_that_is_older_than_the_revision_in_force_is_named(tmp_path: Path
     rows.in_force["m"], rows.standing = "a newer revision", Standing.OTHER
     process = Process(tmp_path, rows)
     assert "another revision of this model is in force" in process.configs.problems["m"]
-    process.watch.step()
+    process = Process(tmp_path, rows)
+    assert "another revision of this model is in force" in process.configs.problems["m"], "also after a restart"
     rows.in_force["m"] = process.revision("m")
     process.watch.step()
     assert process.configs.problems == {}
