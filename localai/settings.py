@@ -6,6 +6,7 @@ else in the project reads the environment.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import sys
@@ -281,6 +282,13 @@ class Settings:
         "integer",
         "1024",
         "MiB that stay free on a node's disk at least beside the files of a load; 0 means no margin.",
+        "up run",
+    )
+    trusted_proxies: tuple[str, ...] = _setting(
+        "LOCALAI_TRUSTED_PROXIES",
+        "list",
+        "127.0.0.1,::1",
+        "Addresses and networks of reverse proxies, comma between: their X-Forwarded-Proto names the outer scheme.",
         "up run",
     )
     upload_limit_mb: int = _setting(
@@ -759,6 +767,15 @@ class Settings:
                 raise BadSetting(self._variable(name), "(hidden)", KEY_ACCEPTED)
         for rule in INEQUALITIES:
             self._check_inequality(rule)
+        self._check_proxies()
+
+    def _check_proxies(self) -> None:
+        for text in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(text, strict=False)
+            except ValueError:
+                accepted = "addresses or networks such as 10.0.0.5 or 10.0.0.0/8"
+                raise BadSetting("LOCALAI_TRUSTED_PROXIES", text, accepted) from None
 
     def _check_inequality(self, rule: Inequality) -> None:
         total = sum(times * getattr(self, name) for name, times in rule.parts.items())

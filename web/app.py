@@ -30,6 +30,7 @@ from web.openai import chat as openai_chat
 from web.openai import completions as openai_completions
 from web.openai import embeddings as openai_embeddings
 from web.openai import models as openai_models
+from web.outer_scheme import OuterScheme
 from web.pages import routes as pages
 from web.probes import blueprint as probes
 
@@ -87,6 +88,7 @@ def serve(app: Flask, built: services.Services) -> Flask:
     app.config["BODY_LIMIT_BYTES"] = built.settings.upload_limit_mb * MIB
     services.install(app, built)
     sessions.install(app, sessions.Sessions(built.keys))
+    app.wsgi_app = OuterScheme(app.wsgi_app, built.settings.trusted_proxies)  # type: ignore[method-assign]
     return app
 
 

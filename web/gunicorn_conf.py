@@ -63,7 +63,9 @@ _allow_open_files(_OPEN_FILES)
 _host = f"[{_settings.address}]" if ":" in _settings.address else _settings.address
 bind = f"{_host}:{_settings.port}"
 workers = _settings.web_workers
-worker_class = "gevent"
+worker_class = "web.http_worker.Worker"
+# The application reads X-Forwarded-Proto itself; gunicorn would refuse requests whose proxies disagree.
+secure_scheme_headers: dict[str, str] = {}
 # A thousand requests may wait for one model, and as many connections be kept alive, while others are served.
 worker_connections = 4000
 backlog = 4096

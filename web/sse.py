@@ -15,6 +15,10 @@ KEEP_ALIVE_S = 15.0
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
+#: Line separators of Unicode. JSON holds them as they are, and some readers of lines split an event there.
+_SEPARATORS = tuple((text.encode(), b"\\u%04x" % ord(text)) for text in ("\u0085", "\u2028", "\u2029"))
+
+
 def event(name: str, value: Any, event_id: int | None = None) -> bytes:
     """One named event that holds a JSON value."""
     head = f"id: {event_id}\n" if event_id is not None else ""
@@ -28,7 +32,7 @@ class EventStream:
         self._events, self._watch, self._close = events, watch, close
 
     def __iter__(self) -> Generator[bytes]:
-        return self._watch.sending(self._events)
+        return self._watch.sending(map(_escaped, self._events))
 
     def close(self) -> None:
         """End the generator, then call `close`, whatever ended the response."""
@@ -36,6 +40,15 @@ class EventStream:
             self._events.close()
         finally:
             self._close()
+
+
+def _escaped(piece: bytes) -> bytes:
+    """An event whose JSON holds line separators as escapes."""
+    if piece.isascii():
+        return piece
+    for separator, escape in _SEPARATORS:
+        piece = piece.replace(separator, escape)
+    return piece
 
 
 def last_event_id() -> int:

@@ -11,6 +11,7 @@ from localai.cli.exit_codes import ExitCode, of_status
 from localai.embedded import env_file
 from localai.embedded.state_folder import StateFolder
 from localai.errors import LocalAIError
+from localai.lines import lines_in
 from localai.settings import Settings, default_state_dir
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Client:
     def lines_of(self, response: httpx2.Response) -> Iterator[str]:
         """The lines of a streamed answer, as they come; closes it."""
         try:
-            yield from response.iter_lines()
+            yield from lines_in(response.iter_bytes())
         except self._transport_error as error:
             raise self._unreachable(error) from None
         finally:

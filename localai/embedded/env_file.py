@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from localai.embedded.private_files import replace_private
+from localai.lines import lines_of
 
 
 def write(path: Path, values: Mapping[str, str]) -> None:
@@ -25,5 +26,5 @@ def read(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
-    pairs = (line.partition("=") for line in text.splitlines() if line and not line.startswith("#"))
+    pairs = (line.partition("=") for line in lines_of(text) if line and not line.startswith("#"))
     return {key.strip(): value.strip() for key, sign, value in pairs if sign}

@@ -14,6 +14,7 @@ from pathlib import Path
 from localai import log_files
 from localai.embedded import exec_step
 from localai.embedded.children import Child
+from localai.lines import lines_of
 
 #: A log above this size is cut to its end. It is looked at every few seconds, so it is documented as 16 MiB at most.
 LOG_LIMIT_BYTES = 12 * 1024 * 1024
@@ -111,7 +112,7 @@ def last_lines(path: Path | None, count: int) -> list[str]:
         text = log_files.end_of(path, _TAIL_BYTES).decode("utf-8", "replace")
     except OSError:
         return []
-    return list(deque((line for line in text.splitlines() if line.strip()), maxlen=count))
+    return list(deque((line for line in lines_of(text) if line.strip()), maxlen=count))
 
 
 def describe_exit(code: int) -> str:

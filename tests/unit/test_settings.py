@@ -92,6 +92,8 @@ def another(spec: Spec) -> str:
         return next(choice for choice in spec.choices if choice != spec.default)
     if spec.kind in ("integer", "number"):
         return str(int(spec.default) + 1)
+    if spec.variable == "LOCALAI_TRUSTED_PROXIES":
+        return "10.0.0.0/8,fd00::1"
     return {"list": "one,two", "path": "/somewhere/with a space"}.get(spec.kind, spec.default + "another")
 
 
@@ -331,3 +333,9 @@ def test_both_console_scripts_start_the_same_command() -> None:
     lines = parser["options.entry_points"]["console_scripts"].split("\n")
     scripts = dict(line.split(" = ") for line in lines if line)
     assert scripts == {"localai": "localai.cli.main:main", "local-ai": "localai.cli.main:main"}
+
+
+def test_a_trusted_proxy_is_an_address_or_a_network() -> None:
+    with pytest.raises(BadSetting, match="LOCALAI_TRUSTED_PROXIES"):
+        Settings.load({"LOCALAI_TRUSTED_PROXIES": "10.0.0.1,proxy.internal"})
+    assert Settings.load({"LOCALAI_TRUSTED_PROXIES": "10.0.0.0/8"}).trusted_proxies == ("10.0.0.0/8",)

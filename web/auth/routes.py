@@ -78,5 +78,5 @@ def _token(body: dict[str, Any]) -> str:
 
 
 def _by_https() -> bool:
-    """Whether the browser came by https, also to a proxy in front of us; a wrong word here hurts its sender only."""
-    return request.is_secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https"
+    """Whether the browser uses https, also to a trusted proxy (`web.outer_scheme`)."""
+    return request.is_secure

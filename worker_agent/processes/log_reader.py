@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from localai.lines import lines_of
 from worker_agent.processes.logs import process_of
 
 #: Bytes of one file that one answer holds at most.
@@ -112,7 +113,7 @@ def _last(path: Path, lines: int) -> tuple[list[str], _Place]:
         begin = max(0, status.st_size - READ_BYTES)
         file.seek(begin)
         data = file.read(status.st_size - begin)
-    found = data.decode(errors="replace").splitlines()
+    found = lines_of(data.decode(errors="replace"))
     if begin and len(found) > 1:
         del found[0]  # its beginning was not read
     count = min(lines, MOST_LINES)
@@ -130,4 +131,4 @@ def _since(path: Path, known: _Place) -> tuple[list[str], _Place]:
     whole = data.rfind(b"\n") + 1
     if not whole and len(data) == READ_BYTES:
         whole = len(data)
-    return data[:whole].decode(errors="replace").splitlines(), _Place(known.inode, known.offset + whole)
+    return lines_of(data[:whole].decode(errors="replace")), _Place(known.inode, known.offset + whole)

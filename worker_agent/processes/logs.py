@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from localai import log_files
+from localai.lines import lines_of
 
 #: Lines of standard error that are kept in reach.
 RING_LINES = 200
@@ -40,7 +41,7 @@ class OutputFiles:
 
     def last_lines(self, count: int = RING_LINES) -> list[str]:
         """The last lines of standard error."""
-        lines = log_files.end_of(self.err, _READ_BYTES).decode(errors="replace").splitlines()
+        lines = lines_of(log_files.end_of(self.err, _READ_BYTES).decode(errors="replace"))
         return lines[-min(count, RING_LINES) :]
 
     def tail(self) -> str:

@@ -49,6 +49,11 @@ def test_over_https_the_cookie_stays_on_https(bench: WebBench, way: dict[str, An
     assert "Secure" in sign_in(bench, **way).headers["Set-Cookie"]
 
 
+def test_the_scheme_of_a_stranger_is_not_believed(bench: WebBench) -> None:
+    way = {"headers": {"X-Forwarded-Proto": "https"}, "environ_base": {"REMOTE_ADDR": "192.0.2.1"}}
+    assert "Secure" not in sign_in(bench, **way).headers["Set-Cookie"]
+
+
 def test_the_cookie_reads(bench: WebBench) -> None:
     sign_in(bench)
     for path in ("/v1/models", "/api/models", "/app/chat"):

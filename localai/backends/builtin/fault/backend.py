@@ -179,7 +179,7 @@ def _shown_name(request: backend_pb2.ModelOptions) -> str:
 def main(argv: list[str]) -> int:
     address = serving.parse_address(argv)
     try:
-        start = faults.parse(os.environ.get("LOCALAI_FAULT_OPTIONS", "").splitlines())
+        start = faults.parse(os.environ.get("LOCALAI_FAULT_OPTIONS", "").split("\n"))
     except ValueError as error:
         serving.log(str(error))
         return 2
