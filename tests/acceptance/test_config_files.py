@@ -251,6 +251,7 @@ def test_a_read_only_models_folder_and_a_fresh_state_folder_serve(cluster: Clust
     (models / "m.yaml").write_text("name: m\nbackend: fault\nparameters: {model: weights.bin}\n")
     with read_only(models):
         up = cluster.up(LOCALAI_MODELS_PATH=str(models))
+        up.wait_for_nodes(1)
         response = up.chat("m")
         assert response.status_code == 200, response.text
         jobs = [job for kind in ("model.load", "model.install") for job in up.jobs(kind=kind)]
