@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import httpx2
 import pytest
 
 from localai.cli.chat_stream import Ended, Piece, read_events
+from localai.cli.client import Client
 from localai.lines import lines_in, lines_of
 
 pytestmark = pytest.mark.unit
@@ -31,7 +33,8 @@ def test_a_text_is_split_at_line_feeds_only(text: str, lines: list[str]) -> None
     assert list(lines_in(bytes([byte]) for byte in text.encode())) == lines, "also in the middle of a character"
 
 
-def test_a_chat_with_separators_of_unicode_is_read_whole() -> None:
+def test_the_chat_command_reads_separators_of_unicode_as_text() -> None:
     chunk = json.dumps({"choices": [{"delta": {"content": OTHERS}}]}, ensure_ascii=False)
-    body = f"data: {chunk}\r\n\r\ndata: [DONE]\n\n".encode()
-    assert list(read_events(lines_in([body]))) == [Piece(OTHERS), Ended()]
+    response = httpx2.Response(200, content=f"data: {chunk}\r\n\r\ndata: [DONE]\n\n".encode())
+    lines = Client("http://server", "key").lines_of(response)
+    assert list(read_events(lines)) == [Piece(OTHERS), Ended()]
