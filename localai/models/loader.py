@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from localai.errors import ModelNotFound, ModelsFolderUnavailable
 from localai.models.config import ModelConfig
 from localai.models.files import ConfigFile
 from localai.models.memory import ConfigMemory, Identity, Kept
-from localai.models.paths import is_config_name
+from localai.models.paths import is_config_name, link_problem
 
 log = logs.get(__name__)
 
@@ -198,6 +198,8 @@ class ModelConfigs:
         for file in self._files.values():
             problems.update(file.problems)
         configs = _merged(self._files, problems)
+        if folder_problem is None:
+            problems.update(_refused_links(self.folder, configs.values()))
         settled = [
             Settled(config, _time(file.changed_ns))
             for file in self._files.values()
@@ -218,6 +220,14 @@ def _merged(files: Mapping[str, ConfigFile], problems: dict[str, str]) -> dict[s
                 place = name if len(file.configs) == 1 else f"{name}[{number}]"
                 problems[place] = f"name: {config.name!r} cannot be used; accepted: a name no other config has"
     return found
+
+
+def _refused_links(folder: Path, configs: Iterable[ModelConfig]) -> Iterator[tuple[str, str]]:
+    """Files of configs that no load can use because of a link, and why. A file that is missing may be downloaded."""
+    for config in configs:
+        for path in (config.model, *config.file_fields.values(), *(file.filename for file in config.download_files)):
+            if path and (problem := link_problem(folder, path)) is not None:
+                yield path, f"model {config.name} needs this file, {problem}"
 
 
 def _changes(before: Mapping[str, ModelConfig], after: Mapping[str, ModelConfig]) -> Changes:

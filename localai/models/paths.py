@@ -52,6 +52,20 @@ def why_unusable(folder: Path, relative: str) -> str:
     """Why `files_of` finds nothing: the end of a sentence that begins with the path."""
     if not stays_below(relative):
         return f"which is not a path below {folder}"
+    if (problem := link_problem(folder, relative)) is not None:
+        return problem
+    path = folder / relative
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return f"which is not in {folder}"
+    except OSError as error:
+        return f"but {path} cannot be read: {error.strerror}"
+    return f"but {path} holds no file" if stat.S_ISDIR(mode) else f"but {path} is not a regular file"
+
+
+def link_problem(folder: Path, relative: str) -> str | None:
+    """Why a link on the way to a path is refused, as the end of a sentence that begins with the path, or None."""
     path = folder / relative
     for part in (path, *path.parents):
         if part == folder:
@@ -60,13 +74,7 @@ def why_unusable(folder: Path, relative: str) -> str:
             return f"but {part} is a link to {os.readlink(part)}, which cannot be reached"
     if (outer := _outer_link(folder, path)) is not None:
         return f"but {outer} is a link to {os.readlink(outer)}, which contains the models folder"
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return f"which is not in {folder}"
-    except OSError as error:
-        return f"but {path} cannot be read: {error.strerror}"
-    return f"but {path} holds no file" if stat.S_ISDIR(mode) else f"but {path} is not a regular file"
+    return None
 
 
 def require_folder(folder: Path) -> None:

@@ -101,6 +101,29 @@ def test_what_is_no_file_is_a_problem_and_nobody_waits_for_it(tmp_path: Path) ->
     }
 
 
+def test_a_refused_link_is_a_problem_before_any_load(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "gone.bin").symlink_to(tmp_path / "unplugged")
+    (models / "around").symlink_to(tmp_path)
+    (tmp_path / "other-disk.bin").write_bytes(b"weights")
+    (models / "linked.bin").symlink_to(tmp_path / "other-disk.bin")
+    for name, path in (("a", "gone.bin"), ("b", "around/secret"), ("c", "linked.bin"), ("d", "not-fetched-yet.bin")):
+        (models / f"{name}.yaml").write_text(f"name: {name}\nbackend: fault\nparameters: {{model: {path}}}\n")
+    configs = ModelConfigs(models, still_s=0)
+    configs.refresh()
+    assert configs.problems == {
+        "around/secret": f"model b needs this file, but {models / 'around'} is a link to {tmp_path}, "
+        "which contains the models folder",
+        "gone.bin": f"model a needs this file, but {models / 'gone.bin'} is a link to {tmp_path / 'unplugged'}, "
+        "which cannot be reached",
+    }
+    (tmp_path / "unplugged").write_bytes(b"weights")
+    (models / "around").unlink()
+    configs.refresh()
+    assert configs.problems == {}
+
+
 def doubling(form: str, levels: int = 40) -> str:
     """A few hundred bytes in which each value is the one before, several times."""
     lines = ["a0: &a0 {first: a text, of: many}"]
