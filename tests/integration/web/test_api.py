@@ -149,12 +149,18 @@ def test_an_edited_config_takes_its_old_replicas_out(bench: Bench, web: WebProce
     bench.load("edited", old)
     assert wait.result(LIMIT_S).status_code == 200
     bench.model("edited", description="another revision")
-    eventually(lambda: web.client.get("/api/models").json() and _state(web, "edited") == "unloaded", "the old one out")
+    # The row, because the table of a web process that stood still is empty for a moment, too.
+    eventually(lambda: _rows(bench, "edited") == ["unloading"], "the edit in force")
+    eventually(lambda: _state(web, "edited") == "unloaded", "the old one out")
     wait = bench.in_background(lambda: web.chat("edited"))
     eventually(lambda: bench.live("edited") is not None, "a load of the new revision")
     bench.process_ended(old)
     bench.load("edited", bench.backend(says("new")))
     assert wait.result(LIMIT_S).json()["choices"][0]["message"]["content"] == "new"
+
+
+def _rows(bench: Bench, model: str) -> list[str]:
+    return [replica.state for replica in bench.rows.replicas.list() if replica.model == model]
 
 
 def _state(web: WebProcess, name: str) -> str:
