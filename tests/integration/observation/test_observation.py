@@ -7,7 +7,7 @@ import pytest
 from localai.ids import new_id
 from localai.jobs.operation_rules import Phase
 from localai.nodes.rules import Figures
-from localai.observation.store import Limits, PgObservation
+from localai.observation.store import SQL, Limits, PgObservation
 from tests.integration.world import Agent, Control, World, placed_load
 
 pytestmark = pytest.mark.integration
@@ -139,3 +139,10 @@ def only_agent(world: World) -> Agent:
 def noted_ago_s(world: World) -> float:
     (row,) = world.sql("SELECT extract(epoch FROM clock_timestamp() - noted_at)::float8 AS ago FROM observation")
     return float(row["ago"])
+
+
+def test_ended_jobs_ahead_of_the_clock_are_found_by_their_index(world: World) -> None:
+    with world.unit_of_work() as uow:
+        uow.execute("SET LOCAL enable_seqscan = off")
+        plan = "\n".join(row[0] for row in uow.execute(f"EXPLAIN {SQL['mend_ended_jobs']}"))
+    assert "jobs_ended" in plan and "Index Cond: (finished_at > " in plan, plan
