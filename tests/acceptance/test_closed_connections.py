@@ -58,6 +58,7 @@ def test_20_closes_after_early_bytes_cancel_20_calls_and_an_unload_waits_for_non
     wait_for("the model is unloaded", lambda: not _loaded(up, "silent"), 30)
 
 
+@pytest.mark.long
 def test_clients_that_ended_their_input_read_whole_answers_of_a_model_that_loads(cluster: Cluster) -> None:
     up = cluster.up()
     up.wait_for_nodes(1)

@@ -94,6 +94,7 @@ def _remembered(site: Site, name: str) -> str:
     return " ".join(config.revision for configs in kept.files.values() for config in configs if config.name == name)
 
 
+@pytest.mark.long
 def test_a_frontend_with_an_older_file_changes_nothing_however_often_it_starts(site: Site) -> None:
     newer = site.serve("shared", threads=2)
     folder = site.cluster.folder / "older-models"
@@ -135,6 +136,7 @@ def test_a_file_that_is_cut_short_takes_its_serving_model_away_at_no_time(site: 
     assert [job["state"] for job in site.frontend.jobs(kind="model.load", subject="cut")] == ["succeeded"]
 
 
+@pytest.mark.long
 def test_a_deleted_config_unloads_its_model(site: Site) -> None:
     site.serve("deleted")
     site.serve("beside")
@@ -192,6 +194,7 @@ def test_a_link_to_another_disk_is_staged_as_the_file_it_leads_to(site: Site) ->
     assert not staged.is_symlink()
 
 
+@pytest.mark.long
 def test_a_link_that_leads_nowhere_is_named_before_anything_is_placed(site: Site) -> None:
     link = site.cluster.models / "dangling.bin"
     link.symlink_to("nowhere.bin")
@@ -244,6 +247,7 @@ def read_only(folder: Path) -> Iterator[None]:
             folder.chmod(0o755)
 
 
+@pytest.mark.long
 def test_a_read_only_models_folder_and_a_fresh_state_folder_serve(cluster: Cluster, tmp_path: Path) -> None:
     models = tmp_path / "models"
     models.mkdir()

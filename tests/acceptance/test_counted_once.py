@@ -103,6 +103,7 @@ def test_a_staged_model_is_loaded_again_on_a_disk_without_room_for_a_second_copy
     assert load(front, "first")["state"] == "succeeded", "an agent that starts reports what it has"
 
 
+@pytest.mark.long
 def test_a_model_is_not_loaded_into_the_memory_that_another_has_mapped(cluster: Cluster) -> None:
     for name in ("first", "second"):
         file = weights(cluster, f"{name}.bin", 300 * MIB)

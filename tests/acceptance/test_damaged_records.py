@@ -103,6 +103,7 @@ def _tear(journal: Path) -> None:
         file.write(b'{"event": "gone", "inst')
 
 
+@pytest.mark.long
 def test_a_job_that_waits_goes_on_after_the_queue_could_not_be_read(cluster: Cluster) -> None:
     up = cluster.up()
     up.wait_for_nodes(1)

@@ -16,6 +16,7 @@ LOOKS_S = 24.0
 FIRST_S = 20.0
 
 
+@pytest.mark.long
 def test_a_worker_that_does_not_reach_its_queue_costs_one_load_two_windows(cluster: Cluster) -> None:
     assert SCALED_WINDOWS["LOCALAI_DISPATCH_WINDOW"] == "2s"
     cluster.servers()

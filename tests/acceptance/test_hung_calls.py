@@ -123,6 +123,7 @@ def test_force_ends_an_unload_that_waits_for_a_hung_call(shared_cluster: Cluster
     assert seconds(hung.job(job_id)) < BOUND_S
 
 
+@pytest.mark.long
 def test_a_graceful_unload_ends_by_its_bound_and_a_cancelled_one_cuts_nothing(
     shared_cluster: Cluster, server: Frontend
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_graceful_unload_ends_by_its_bound_and_a_cancelled_one_cuts_nothing(
     kept.assert_cut()
 
 
+@pytest.mark.long
 def test_force_on_a_node_cuts_a_stream_with_an_error_and_not_with_an_end(
     shared_cluster: Cluster, server: Frontend
 ) -> None:

@@ -182,6 +182,7 @@ def test_sc_02_leftovers_of_a_killed_worker_are_gone_before_it_is_ready(cluster:
     assert again.stop() == 0
 
 
+@pytest.mark.long
 def test_a_web_process_that_died_costs_little_cpu_until_the_next_answer(cluster: Cluster) -> None:
     """Seconds of CPU, and not of the clock: a busy machine stretches the second and not the first."""
     up = cluster.up()

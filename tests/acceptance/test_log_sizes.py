@@ -39,6 +39,7 @@ def test_long_names_make_no_long_lines(cluster: Cluster) -> None:
     assert log.stat().st_size - before < 2 * 2200, "what is no request writes no long line either"
 
 
+@pytest.mark.long
 def test_every_log_is_cut_while_its_process_writes_it(cluster: Cluster) -> None:
     up = cluster.up()
     up.wait_for_nodes(1)

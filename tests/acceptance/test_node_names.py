@@ -139,6 +139,7 @@ def test_a_stranger_with_the_name_of_a_running_worker_is_refused_and_shown(machi
     stranger.process.stop()
 
 
+@pytest.mark.long
 def test_a_copied_data_folder_flips_the_address_once_and_not_again(machines: Cluster, front: Frontend) -> None:
     name = "copied"
     own, copy = (Twin(machines, front, label, name) for label in ("own", "copy"))
