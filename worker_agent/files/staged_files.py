@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from localai.nodes.holding_rules import DIGEST_CHARS, FILES_MOST, HeldFile
 from worker_agent.files.digests import DigestCache
 
 PARTIAL_SUFFIX = ".partial"
+#: Other programs also leave files of that ending. A report with a digest that is none would be refused as a whole.
+_DIGEST = re.compile(f"[0-9a-f]{{{DIGEST_CHARS}}}")
 
 
 def partial_of(target: Path, sha256: str) -> Path:
@@ -52,7 +55,7 @@ class StagedFiles:
                 self._partials.discard(path)
             return None
         name, _, digest = path.name.removesuffix(PARTIAL_SUFFIX).rpartition(".")
-        return self._held(path.with_name(name), digest, size) if name and digest else None
+        return self._held(path.with_name(name), digest, size) if name and _DIGEST.fullmatch(digest) else None
 
     def _held(self, path: Path, digest: str, size: int) -> HeldFile | None:
         if not path.is_relative_to(self._models):

@@ -76,6 +76,12 @@ def test_what_was_received_of_a_file_is_reported_with_its_bytes(node: Node) -> N
     assert again.held() == [("m/new.gguf", SHA[:12], 7)]
 
 
+@pytest.mark.parametrize("name", ["model.gguf.partial", "a.partial", f"m.gguf.{SHA[:11]}g.partial", ".partial"])
+def test_partial_files_of_other_programs_are_not_reported(node: Node, name: str) -> None:
+    node.put(f"m/{name}", digest=None)
+    assert Node(node.models).held() == [], "a frontend refuses every heartbeat with a digest that is none"
+
+
 def test_the_largest_files_are_named_if_there_are_more_than_a_report_holds(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
