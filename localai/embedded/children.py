@@ -36,6 +36,7 @@ class Child:
     #: How long a child that ends before it was ready is started again: what an earlier life left behind (a port, a
     #: process that nobody reaped yet) is gone by then.
     retry_start_s: float = 10.0
+    #: Raises OSError, StartRefused.
     before_start: Callable[[], None] = _nothing
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_s: float = 10.0
@@ -43,5 +44,5 @@ class Child:
     parent_death_signal: signal.Signals = signal.SIGTERM
     restart: bool = True
     #: For a server whose data may be lost: moves the data away, prepares an empty folder, returns where the data went.
-    #: Raises OSError. None = its data is kept whatever happens.
+    #: Raises OSError, StartRefused. None = its data is kept whatever happens.
     set_aside: Callable[[], Path] | None = None

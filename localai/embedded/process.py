@@ -38,7 +38,7 @@ class Process:
     data_set_aside: bool = False  # since it last ran for long
 
     def start(self, now: float) -> None:
-        """Start it. Raises OSError, and RuntimeError outside the main thread."""
+        """Start it. Raises OSError, StartRefused, and RuntimeError outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("children are started from the main thread: their parent-death signal is bound to it")
         child = self.child

@@ -132,7 +132,7 @@ class Supervisor:
     def _spawn(self, process: Process) -> None:
         try:
             process.start(self._clock())
-        except OSError as error:
+        except (OSError, StartRefused) as error:
             if not process.ready:
                 raise StartRefused(f"{process.child.name} cannot be started: {error}") from error
             # Full tables and full disks pass; what runs must not be stopped because of them.
@@ -192,7 +192,7 @@ class Supervisor:
         process.failures, process.first_start = 0, now
         try:
             place = child.set_aside()
-        except OSError as error:
+        except (OSError, StartRefused) as error:
             self._say(f"{child.name} {how}, and its data cannot be set aside: {error}{_log(child)}")
             return
         self._say(f"{child.name} {how} twice: its data was set aside in {place}, and it is started empty{_log(child)}")

@@ -32,6 +32,7 @@ def prepare(folder: StateFolder, program: Path, credentials: Credentials, accoun
         log=folder.log(NAME),
         account=account,
         ready=partial(probes.valkey_answers, credentials.valkey_port, credentials.valkey_password),
+        before_start=partial(_lay_out_if_missing, folder, credentials, account),
         set_aside=partial(_set_aside, folder, credentials, account),
     )
 
@@ -45,10 +46,16 @@ def _lay_out(folder: StateFolder, credentials: Credentials, account: Account | N
     return data
 
 
+def _lay_out_if_missing(folder: StateFolder, credentials: Credentials, account: Account | None) -> None:
+    """A set-aside that ended halfway, as on a full disk, left no folder or no config. Raises StartRefused, OSError."""
+    if not (folder.server(NAME) / CONFIG).exists():
+        _lay_out(folder, credentials, account)
+
+
 def _set_aside(folder: StateFolder, credentials: Credentials, account: Account | None) -> Path:
     """Move the queue away and begin an empty one: it holds wake-ups only, and the rows of the jobs are asked anyway.
 
-    One copy is kept: the one before is removed. Raises OSError.
+    One copy is kept: the one before is removed. Raises StartRefused, OSError.
     """
     place = folder.server(ASIDE)
     shutil.rmtree(place, ignore_errors=True)

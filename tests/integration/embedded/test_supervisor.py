@@ -137,6 +137,34 @@ def test_data_is_set_aside_once_and_the_start_then_refused(tmp_path: Path) -> No
     assert moved == [1]
 
 
+def test_the_others_stay_up_and_the_start_is_tried_again_if_the_set_aside_or_a_start_is_refused(tmp_path: Path) -> None:
+    """As on a full disk: the old data is away, and the folder for new data cannot be made for a while."""
+    data, told, refused = tmp_path / "data", list[str](), list[str]()
+    data.mkdir()
+
+    def set_aside() -> Path:
+        data.rename(tmp_path / "aside")
+        raise StartRefused("data cannot be used: No space left on device")
+
+    def before_start() -> None:
+        if not data.exists():
+            refused.append("refused")
+            if len(refused) < 2:
+                raise StartRefused("data cannot be used: No space left on device")
+            data.mkdir()
+
+    child = program("queue", _READS_ITS_DATA + WAITS, tmp_path, set_aside=set_aside, before_start=before_start)
+    child = replace(child, ready=lambda: bool(pids(tmp_path, "queue")))
+    with Supervisor(told.append) as supervisor:
+        supervisor.start([waiting("other", tmp_path), child])
+        (data / "bad").touch()
+        os.kill(pids(tmp_path, "queue")[0], signal.SIGKILL)
+        assert supervisor.wait_until(lambda: len(pids(tmp_path, "queue")) == 2, LIMIT_S)
+        assert alive(pids(tmp_path, "other")[0])
+    assert any("cannot be set aside: data cannot be used: No space" in line for line in told)
+    assert any("cannot be started now, it is tried again: data cannot be used" in line for line in told)
+
+
 def test_a_child_that_is_never_ready_is_refused_after_its_limit(tmp_path: Path) -> None:
     child = waiting("silent", tmp_path, ready=lambda: False, ready_limit_s=0.5)
     with pytest.raises(StartRefused, match="silent was not ready within"), Supervisor(lambda _: None) as supervisor:
