@@ -49,11 +49,12 @@ class OrderQueue:
         self._read_at: float | None = None
         self._worker: RunningWorker | None = None
         self._lock = threading.Lock()
-        self._closed = False
+        self._started = self._closed = False
 
     def start(self) -> None:
         """Begin to consume. A broker that is down is tried again by the library."""
         with self._lock:
+            self._started = True
             if not self._closed:
                 broker = self._brokers(self._broker_url)
                 register = dramatiq.actor(broker=broker, actor_name=names.RUN_OPERATION, queue_name=self._queue)
@@ -68,9 +69,13 @@ class OrderQueue:
         return worker.health().problem or self._unread(worker)
 
     def check(self) -> None:
-        """Rebuild broker and worker when the consumer does not move. Called on a timer."""
-        worker = self._worker
-        if self._closed or worker is None or (problem := worker.health().problem) is None:
+        """Rebuild broker and worker if the consumer does not move, or could not be built. Called on a timer."""
+        with self._lock:  # a start under way ends first
+            worker = self._worker
+            if self._closed or not self._started:
+                return
+        problem = worker.health().problem if worker is not None else "the consumer could not be built"
+        if problem is None:
             return
         log.warning("orders are not taken, rebuilding the consumer", extra=logs.fields(problem=problem))
         self._stop_worker()

@@ -75,6 +75,36 @@ def test_tq_03_a_consumer_that_does_not_move_is_built_anew(rig: Rig, monkeypatch
     assert len(rig.brokers) == 2
 
 
+def test_a_consumer_that_could_not_be_built_anew_is_built_by_a_later_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with the limit of threads of a container: model processes take them all for a while."""
+    made: list[LocalBroker] = []
+    none_left = [False]
+
+    def broker(url: str) -> LocalBroker:
+        if none_left[0]:
+            raise RuntimeError("can't start new thread")
+        made.append(LocalBroker())
+        return made[-1]
+
+    queue = OrderQueue(node_id="n1", broker_url="stub://", run=lambda *_: None, brokers=broker)
+    queue.check()
+    assert made == [], "nothing is built before the start"
+    queue.start()
+    try:
+        health = RunningWorker.health
+        monkeypatch.setattr(RunningWorker, "health", lambda self: replace(health(self), last_poll_age_s=100.0))
+        none_left[0] = True
+        with pytest.raises(RuntimeError):
+            queue.check()
+        monkeypatch.undo()
+        none_left[0] = False
+        queue.check()
+        eventually(lambda: queue.problem() is None, "a queue that is read")
+        assert len(made) == 2
+    finally:
+        queue.close()
+
+
 def test_a_queue_that_is_not_reached_makes_the_agent_unready_until_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rebuilt consumer must not hide that the one before read nothing either."""
     now = [0.0]
