@@ -68,7 +68,7 @@ def show(settings: Settings, node: str, output: str) -> None:
     click.echo()
     click.echo(table(replicas, _REPLICA_COLUMNS, {"STATE": state_style}) if replicas else "no replicas")
     if since := found.get("silent_since"):
-        click.echo(f"takes no orders since {since}; check LOCALAI_BROKER_URL of its worker")
+        click.echo(f"takes no orders since {moment(since)}; check LOCALAI_BROKER_URL of its worker")
     for kept in found.get("quarantined") or ():
         failed = f"its last {kept.get('failures')} loads failed with {kept.get('cause')}"
         click.echo(f"in quarantine: {kept.get('model')}, {failed}; `localai jobs retry {kept.get('model')}` lifts it")

@@ -366,6 +366,13 @@ def test_a_refused_registration_and_a_lost_approval_are_shown(server: Server, ru
     assert "taken by a:1" in out
 
 
+def test_a_node_that_takes_no_orders_says_since_when_in_this_machines_zone(server: Server, run: Run) -> None:
+    since = "2026-01-01T00:00:00.500000Z"
+    server.on("/api/nodes", [{"id": "n1", "name": "gpu-1", "silent_since": since}])
+    server.on("/api/nodes/n1/models", [])
+    assert f"takes no orders since {output.moment(since)};" in run("nodes", "show", "gpu-1")[1]
+
+
 def test_a_node_named_like_the_id_of_another_is_not_taken_for_it(server: Server, run: Run) -> None:
     server.on("/api/nodes", [{"id": "n2", "name": "n1", "status": "pending"}, {"id": "n1", "name": "real"}])
     server.on("/api/nodes/n1/models", [])
