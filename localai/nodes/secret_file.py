@@ -20,9 +20,8 @@ def read_or_make(path: Path) -> str:
 
     The caller is the only writer: it holds the lock of the data folder, or has not started the worker yet.
     """
+    _make_if_missing(path)
     try:
-        if not path.exists() and not path.is_symlink():
-            replace_private(path, draw() + "\n")
         secret = path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise StartRefused(f"the node secret {path} cannot be read: {error.strerror}; {_REMEDY}") from None
@@ -31,3 +30,11 @@ def read_or_make(path: Path) -> str:
     if len(secret) < LEAST_LENGTH or len(secret.split()) != 1:
         raise StartRefused(f"the node secret {path} is damaged; {_REMEDY}")
     return secret
+
+
+def _make_if_missing(path: Path) -> None:
+    try:
+        if not path.exists() and not path.is_symlink():
+            replace_private(path, draw() + "\n")
+    except OSError as error:
+        raise StartRefused(f"the node secret {path} cannot be made: {error.strerror}") from None

@@ -40,3 +40,8 @@ def test_a_secret_that_cannot_be_read_is_refused_and_kept(tmp_path: Path) -> Non
     with pytest.raises(StartRefused, match="cannot be read"):
         read_or_make(tmp_path / "dangling")
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_secret_that_cannot_be_made_is_not_said_to_be_lost(tmp_path: Path) -> None:
+    with pytest.raises(StartRefused, match=r"node-secret cannot be made: No such file or directory$"):
+        read_or_make(tmp_path / "no-folder" / "node-secret")
