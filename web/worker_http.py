@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from contextlib import closing
 from typing import Any, Protocol
 
 from localai.errors import BadInput, NodeUnreachable, NotFound, WorkerRefused
@@ -62,13 +63,12 @@ def _ask(node: HasHttp, target: str, token: str, timeout_s: float = TIMEOUT_S) -
     host, _, port = node.http_address.rpartition(":")
     if not host or not port.isdecimal():
         raise WorkerSilent(f"node {node.name} did not say where its HTTP server is")
-    connection = http.client.HTTPConnection(host, int(port), timeout=timeout_s)
     try:
-        connection.request("GET", target, headers={"Authorization": f"Bearer {token}"} if token else {})
-        response = connection.getresponse()
-        return response.status, response.read(_LIMIT_BYTES)
-    except (OSError, http.client.HTTPException) as error:
+        with closing(http.client.HTTPConnection(host, int(port), timeout=timeout_s)) as connection:
+            connection.request("GET", target, headers={"Authorization": f"Bearer {token}"} if token else {})
+            response = connection.getresponse()
+            return response.status, response.read(_LIMIT_BYTES)
+    # The last two: a text that cannot be a host name, a number that cannot be a port.
+    except (OSError, http.client.HTTPException, UnicodeError, OverflowError) as error:
         reason = str(error) or type(error).__name__
         raise WorkerSilent(f"the HTTP server of {node.name} at {node.http_address} does not answer: {reason}") from None
-    finally:
-        connection.close()

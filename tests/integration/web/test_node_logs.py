@@ -63,3 +63,10 @@ def test_what_is_not_there_is_404_and_a_worker_that_does_not_answer_is_502(web: 
         assert answer.status_code == status, (path, answer.text)
         assert answer.json()["error"]["message"]
     assert httpx2.get(f"{web.url}/api/nodes/{node_id}/backend-logs").status_code == 401
+
+
+@pytest.mark.parametrize("host", ["gpu..lan", "a" * 70 + ".lan", "gpu 1"])
+def test_an_address_that_cannot_be_one_is_a_worker_that_does_not_answer(web: WebProcess, host: str) -> None:
+    answer = web.client.get(f"/api/nodes/{_register(web, f'{host}:50050')}/backend-logs")
+    assert answer.status_code == 502, answer.text
+    assert host in answer.json()["error"]["message"]

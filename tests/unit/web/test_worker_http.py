@@ -10,7 +10,7 @@ import pytest
 
 from localai.errors import BadInput, LocalAIError, NotFound, WorkerRefused
 from web import errors, worker_http
-from web.worker_http import WorkerSilent, get_json
+from web.worker_http import WorkerSilent, get_json, is_there
 
 pytestmark = pytest.mark.unit
 
@@ -58,3 +58,9 @@ def test_a_node_without_an_http_server_is_said_to_have_none(address: str) -> Non
     with pytest.raises(WorkerSilent, match="did not say where") as raised:
         get_json(Node(http_address=address), "/v1/backend-logs", "token")
     assert errors.row_of(raised.value).status == 502
+
+
+def test_a_text_that_cannot_be_a_host_counts_as_one_that_does_not_answer() -> None:
+    assert not is_there(Node(http_address="gpu 1:1"))
+    with pytest.raises(WorkerSilent, match="does not answer"):
+        get_json(Node(http_address="gpu 1:1"), "/v1/backend-logs", "token")
