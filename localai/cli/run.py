@@ -33,8 +33,8 @@ def command(settings: Settings, log_to_stderr: bool) -> None:
     require_servers(settings)
     warn(settings)
     folder = prepare(settings.state_dir or default_state_dir())
-    if settings.models_path is None and not folder.known_configs.exists():
-        folder.models.mkdir(exist_ok=True)  # never in place of one that was there before
+    if settings.models_path is None:
+        _make_models_folder(folder)
     if settings.port == 0:
         settings = replace(settings, port=tcp_ports.draw())
     tcp_ports.require_free(settings.address, settings.port, "--port")
@@ -51,6 +51,16 @@ def command(settings: Settings, log_to_stderr: bool) -> None:
             click.echo(f"The frontend is ready at {processes.local_url(settings)}; the admin key is in {where}")
             supervisor.watch()
         say("stopping")
+
+
+def _make_models_folder(folder: StateFolder) -> None:
+    """At the first start only, never in place of one that was there before. One that is away refuses no start."""
+    if folder.known_configs.exists():
+        return
+    try:
+        folder.models.mkdir(exist_ok=True)
+    except OSError as error:
+        say(f"the models folder {folder.models} cannot be made: {error.strerror}")
 
 
 def require_servers(settings: Settings) -> None:

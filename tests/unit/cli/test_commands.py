@@ -11,6 +11,7 @@ import pytest
 
 import localai
 from localai.cli import jobs, main, nodes, output, up
+from localai.cli import run as run_command
 from localai.cli.client import ServerError, error_text
 from localai.cli.exit_codes import ExitCode
 from localai.embedded.state_folder import StateFolder
@@ -211,3 +212,15 @@ def test_the_curl_line_of_the_greeting_can_be_pasted_into_a_shell(tmp_path: Path
     assert "Authorization: Bearer the-key" in words
     if model:
         assert json.loads(words[-1])["model"] == model
+
+
+def test_a_models_folder_whose_disk_is_away_refuses_no_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = StateFolder(tmp_path)
+    folder.models.symlink_to(tmp_path / "not-mounted")
+    run_command._make_models_folder(folder)
+    assert f"the models folder {folder.models} cannot be made: File exists" in capsys.readouterr().err
+    folder.models.unlink()
+    run_command._make_models_folder(folder)
+    assert folder.models.is_dir()
