@@ -58,6 +58,16 @@ class StagedFiles:
         return self._held(path.with_name(name), digest, size) if name and _DIGEST.fullmatch(digest) else None
 
     def _held(self, path: Path, digest: str, size: int) -> HeldFile | None:
-        if not path.is_relative_to(self._models):
+        """None if a frontend would refuse the report: the digest is none, or the name is no text."""
+        if not path.is_relative_to(self._models) or not _DIGEST.fullmatch(digest[:DIGEST_CHARS]) or not _is_text(path):
             return None
         return HeldFile(path=path.relative_to(self._models).as_posix(), sha256=digest[:DIGEST_CHARS], bytes=size)
+
+
+def _is_text(path: Path) -> bool:
+    """Whether the name can stand in JSON that a database takes."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

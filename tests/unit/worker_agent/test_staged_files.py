@@ -82,6 +82,16 @@ def test_partial_files_of_other_programs_are_not_reported(node: Node, name: str)
     assert Node(node.models).held() == [], "a frontend refuses every heartbeat with a digest that is none"
 
 
+def test_a_file_whose_name_is_no_text_is_not_reported(node: Node) -> None:
+    (node.models / os.fsdecode(b"\xff." + SHA[:12].encode() + b".partial")).write_bytes(b"12345")
+    assert Node(node.models).held() == []
+
+
+def test_a_digest_that_is_none_is_not_reported(node: Node) -> None:
+    node.put("m/whole.gguf", digest="damaged")
+    assert node.held() == []
+
+
 def test_the_largest_files_are_named_if_there_are_more_than_a_report_holds(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
