@@ -47,13 +47,13 @@ class ConfigMemory:
             body = json.loads(text)
             if body["folder"] != self._folder:
                 return Kept()
-            identity = body["identity"]
+            identity = _identity(body["identity"])
             files = {str(name): _parsed(raws) for name, raws in body["files"].items()}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):
             return Kept()
         self._text = text
         usable = {name: configs for name, configs in files.items() if configs is not None}
-        return Kept((int(identity[0]), int(identity[1])) if identity else None, usable)
+        return Kept(identity, usable)
 
     def write(self, kept: Kept) -> None:
         """Keep this, if it differs from what is kept."""
@@ -71,6 +71,10 @@ class ConfigMemory:
             self._warned = True
         else:
             self._text = text
+
+
+def _identity(pair: Sequence[int] | None) -> Identity | None:
+    return (int(pair[0]), int(pair[1])) if pair else None
 
 
 def _parsed(raws: Sequence[Mapping[str, Any]]) -> tuple[ModelConfig, ...] | None:

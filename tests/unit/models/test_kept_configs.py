@@ -216,6 +216,12 @@ def test_a_damaged_memory_is_an_empty_one(folder: Folder, damage: str) -> None:
     assert configs.get("m") is not None
 
 
+@pytest.mark.parametrize("identity", ["[]", "[1]", '["x", 2]', '{"a": 1}', "7"])
+def test_a_memory_with_a_damaged_identity_is_an_empty_one(folder: Folder, identity: str) -> None:
+    folder.memory.write_text(f'{{"folder": "{folder.path.absolute()}", "identity": {identity}, "files": {{}}}}')
+    assert folder.process().get("m") is not None
+
+
 def test_a_memory_that_cannot_be_written_stops_nothing(folder: Folder, tmp_path: Path) -> None:
     memory = ConfigMemory(tmp_path / "none" / "memory.json", folder.path)
     configs = ModelConfigs(folder.path, memory=memory)
