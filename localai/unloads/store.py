@@ -59,8 +59,9 @@ class PgUnloadStore:
             if not uow.execute(SQL["anything_there"], scope.named()).scalar_one():
                 return Begun(job=None, created=False, taken=Taken())
             lock_subject(uow, self._kinds, NewJob(kind=MODEL_UNLOAD, subject=model))
-            uow.execute(SQL["bound_again"], scope.named())
             taken = take(uow, self._kinds, self._windows, scope, actor=actor, force=force)
+            # After the jobs of `take`: replicas are locked behind them.
+            uow.execute(SQL["bound_again"], scope.named())
             job, created = self._job(uow, model, scope)
             if taken.routing_changed:
                 raise_version(uow)

@@ -289,6 +289,23 @@ def test_a_later_unload_or_drain_bounds_requests_that_a_cancelled_one_let_run(
     assert len(_cleanups(world, instance)) == 1
 
 
+def test_an_unload_that_waits_for_a_job_holds_no_replica(world: World, control: Control, agent: Agent) -> None:
+    """A report holds jobs and waits for replicas, so the two would wait for each other."""
+    _serving(world, control, agent, "in-order")
+    world.cancels.cancel(_unload(world, "in-order"))
+    live = world.loads.request("in-order", "r1").job_id
+    with world.unit_of_work() as uow:
+        uow.execute("SELECT 1 FROM jobs WHERE id = %(id)s FOR UPDATE", {"id": live})
+        unloading, outcome = in_thread(lambda: _unload(world, "in-order"))
+        eventually(world.waiting_for_a_lock, "the unload at the row of the load")
+        held = "SELECT id FROM replicas WHERE model = 'in-order' AND state = 'unloading' FOR UPDATE NOWAIT"
+        assert len(uow.execute(held).all()) == 1
+    unloading.join(30)
+    assert isinstance(outcome[0], str), outcome
+    (replica,) = world.sql("SELECT stop_after FROM replicas WHERE model = 'in-order'")
+    assert replica["stop_after"] is None, "its requests have a bound again"
+
+
 def test_a_cancelled_unload_takes_nothing_from_a_drain_of_the_node(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
