@@ -56,7 +56,7 @@ class LoadSteps:
     def due(self, job: Job) -> bool:
         if job.op_generation is None or job.op_state in (OpState.READY, OpState.ENDED):
             return True
-        return self._overdue(job) is not None or self._ignored(job)
+        return self._overdue(job) is not None or self._claim_is_late(job) or self._ignored(job)
 
     def step(self, job: Job) -> None:
         if job.op_generation is None:
@@ -68,6 +68,9 @@ class LoadSteps:
         elif (overdue := self._overdue(job)) is not None:
             cause, text = overdue
             self._owner.fail(job, cause, text, ended=False)
+        elif self._claim_is_late(job) and not self._plans.holds(job.subject, job.revision):
+            text = f"the config of {job.subject} changed before its worker took the order"
+            self._owner.fail(job, Cause.REVISION_CHANGED, text, ended=False)
         elif self._ignored(job):
             self._relocate(job)
 
@@ -238,8 +241,6 @@ class LoadSteps:
         """The bound that a placed load has passed, as cause and text."""
         if not self._trusts(job.read_at):
             return None
-        if self._unclaimable(job):
-            return Cause.REVISION_CHANGED, f"the config of {job.subject} changed before its worker took the order"
         quiet = silent(job, self._budgets, job.read_at)
         if quiet is not None:
             return Cause.WORKER_SILENT, quiet
@@ -248,12 +249,14 @@ class LoadSteps:
             return None
         return (Cause.STAGING_STALLED if limit.stalled else Cause.BUDGET_OVER), limit.text
 
-    def _unclaimable(self, job: Job) -> bool:
-        """Whether no frontend can answer the claim, because the config with the ``env`` of the order has changed."""
+    def _claim_is_late(self, job: Job) -> bool:
+        """Whether the claim may fail at every frontend, because the config with the ``env`` of the order has changed.
+
+        Only a step reads the folder for that: a pass over all jobs must not wait for a disk.
+        """
         if job.op_state != OpState.SENT or job.placed_at is None or not needs_env(job.args):
             return False
-        late = job.read_at > after(job.placed_at, CLAIM_LOOK_S)
-        return late and not self._plans.holds(job.subject, job.revision)
+        return job.read_at > after(job.placed_at, CLAIM_LOOK_S) and self._trusts(job.read_at)
 
     def _fail_with_child(self, job: Job, child: Job) -> None:
         cause, text = child.error_cause or Cause.CHILD_FAILED, child.error or "the model's files could not be fetched"

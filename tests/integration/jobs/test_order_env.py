@@ -9,6 +9,7 @@ import pytest
 from localai.errors import RevisionAbsent
 from localai.jobs.job import State
 from localai.jobs.operation_rules import OpState
+from localai.jobs.rows import SQL
 from tests.integration.world import Agent, Control, World, placed_load, plain_plan, staged
 
 pytestmark = pytest.mark.integration
@@ -63,6 +64,29 @@ def test_an_order_of_an_older_frontend_keeps_its_env_until_its_job_ended(world: 
     agent.end(job)
     world.sweeps.prune(1e9, 10)
     assert world.job(job.id).args["order"]["env"] == {}
+
+
+def test_a_pass_over_all_jobs_reads_no_config(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder may be on a disk that does not answer, and the pass is of every job."""
+    _with_env(world, "env-disk")
+    Agent(world)
+    control = Control(world)
+    job = placed_load(world, control, "env-disk")
+    world.sql("UPDATE jobs SET placed_at = placed_at - interval '3 seconds' WHERE id = %(id)s", id=job.id)
+    looks: list[str] = []
+    monkeypatch.setattr(world.plans, "holds", lambda model, revision: looks.append(model) or True)
+    assert control.stepper.due(world.job(job.id))
+    assert looks == []
+    assert control.step(job.id).state == State.RUNNING
+    assert looks == ["env-disk"]
+
+
+def test_the_pass_that_takes_env_from_ended_jobs_reads_the_youngest_only(world: World) -> None:
+    for name in ("scrub_env", "prune_jobs"):
+        with world.unit_of_work() as uow:
+            uow.execute("SET LOCAL enable_seqscan = off")
+            plan = "\n".join(row[0] for row in uow.execute(f"EXPLAIN {SQL[name]}", {"older_than": 1.0, "limit": 10}))
+        assert "jobs_ended" in plan and "Index Cond: (finished_at " in plan, plan
 
 
 def test_a_node_is_given_the_files_of_its_own_running_operations_only(world: World) -> None:
