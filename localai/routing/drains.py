@@ -33,7 +33,7 @@ class PgDrains:
     def open_drains(self, frontend_id: FrontendId) -> Sequence[DrainRow]:
         """The replicas this process has not acknowledged with 0."""
         with self._unit_of_work() as uow:
-            parameters = {"frontend": frontend_id, "cut_after": self._cuts.after_s}
+            parameters = {"frontend": frontend_id, "cut_after": self._cuts.after_s, "gap": self._cuts.gap_s}
             rows = uow.execute(SQL["open_drains"], parameters).mappings()
             return [DrainRow(**row) for row in rows]
 

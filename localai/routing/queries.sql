@@ -28,10 +28,15 @@ DELETE FROM frontends WHERE ended_at < clock_timestamp() - make_interval(secs =>
 
 -- open_drains --
 -- Replicas that are being taken away, and that this process has not said to be done with. One that was never loaded has
--- no process that could be routed to. `cut`: requests with it are to be ended now.
+-- no process that could be routed to. `cut`: requests with it are to be ended now. The bound from the mark is not judged
+-- in a gap of the observation; the note that ends the gap commits together with the times that it mends.
 SELECT r.id AS replica_id, r.process_instance, a.in_flight AS said,
-       COALESCE(COALESCE(r.stop_after, r.updated_at + make_interval(secs => %(cut_after)s)) <= clock_timestamp(), false)
-           AS cut
+       COALESCE(r.stop_after <= clock_timestamp(),
+                r.updated_at + make_interval(secs => %(cut_after)s) <= clock_timestamp()
+                AND (%(gap)s::float8 IS NULL
+                     OR EXISTS (SELECT 1 FROM observation o
+                                 WHERE o.noted_at >= clock_timestamp() - make_interval(secs => %(gap)s))),
+                false) AS cut
   FROM replicas r LEFT JOIN drain_acks a ON a.replica_id = r.id AND a.frontend_id = %(frontend)s
  WHERE r.state = 'unloading' AND r.process_instance IS NOT NULL AND a.in_flight IS DISTINCT FROM 0
  ORDER BY r.id;

@@ -12,6 +12,7 @@ from localai.jobs.job import State
 from localai.replicas.cuts import CutWindows
 from localai.replicas.retirement import Retirement
 from localai.replicas.store import PgReplicaStore
+from localai.routing.drains import PgDrains
 from localai.routing.picks import Pick
 from localai.unloads.drain_rules import Wish
 from tests.integration.jobs.test_drains import Frontend, _cleanups, _serving, _stopped_by, _unload
@@ -122,6 +123,28 @@ def test_a_frontend_that_does_not_end_its_request_is_not_waited_for_after_the_gr
     marked_before(world, "deaf", 3)
     control.sweep.run_once()
     assert len(_cleanups(world, instance)) == 1
+
+
+def test_time_that_nothing_observed_does_not_use_up_the_bound(
+    world: World, control: Control, agent: Agent, frontend: Frontend
+) -> None:
+    """After an outage a frontend may be back before the first sweep, which adds the outage to the time of the mark."""
+    _serving(world, control, agent, "outage", frontend)
+    _serving(world, control, agent, "outage-forced", frontend)
+    outage, forced = (frontend.pick(model).endpoint.process_instance for model in ("outage", "outage-forced"))
+    _unload(world, "outage")
+    world.unloads.request("outage-forced", force=True)
+    marked_before(world, "outage", 302)
+    world.sql("UPDATE observation SET noted_at = clock_timestamp() - interval '16 s'")
+    drains = PgDrains(world.unit_of_work, CutWindows(gap_s=15.0))
+
+    def cut() -> dict[str, bool]:
+        found = {row.process_instance: row.cut for row in drains.open_drains(frontend.ids[-1])}
+        return {instance: found[instance] for instance in (outage, forced)}
+
+    assert cut() == {outage: False, forced: True}
+    world.sql("UPDATE observation SET noted_at = clock_timestamp()")
+    assert cut() == {outage: True, forced: True}
 
 
 def test_zero_waits_as_long_as_requests_run(world: World, control: Control, agent: Agent, frontend: Frontend) -> None:
