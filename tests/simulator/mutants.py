@@ -610,7 +610,8 @@ MUTANTS: tuple[Mutant, ...] = (
         protects="cancels",
         seen_by=(only_what_may_be_cancelled_is,),
         patches=(lambda: mock.patch.object(cancel_service, "why_not", lambda job: None),),
-        profile=CANCELS,
+        # Edits leave processes to clean up, whose jobs are the only ones here that no cancel ends.
+        profile=without(CANCELS, blows=("edit",), blows_most=10, load_s=(2.0, 8.0, 30.0)),
     ),
     Mutant(
         name="a waiter reads the latest attempt",
