@@ -1,5 +1,5 @@
 -- The shared note of all sweeps, and stored times that lie further ahead than their own window allows. Rows that
--- others hold are skipped: they are mended with the next note, and no pass waits for them.
+-- others hold are skipped, except live jobs: they are mended with the next note, and no pass waits for them.
 
 -- read_note --
 -- When a pass last noted the time, and whether any agent could have reported since.
@@ -20,7 +20,8 @@ UPDATE observation
 
 -- mend_live_jobs --
 -- Seconds that nothing was observed for count for no budget and are no silence of an agent. A time ahead of the clock
--- becomes now; a lease or window becomes as long as its setting.
+-- becomes now; a lease or window becomes as long as its setting. Rows that others hold are waited for: the seconds of a
+-- gap are added once, so a row that was skipped would keep them as silence. If the wait takes too long, the note is undone.
 WITH live AS (
     SELECT id FROM jobs
      WHERE state IN ('queued', 'running')
@@ -28,7 +29,7 @@ WITH live AS (
                > clock_timestamp()
             OR lease_expires_at > clock_timestamp() + make_interval(secs => %(lease)s)
             OR dispatch_expires_at > clock_timestamp() + make_interval(secs => dispatch_window_s))
-     ORDER BY id FOR UPDATE SKIP LOCKED
+     ORDER BY id FOR UPDATE
 )
 UPDATE jobs j
    SET created_at = created_at + LEAST(interval '0', clock_timestamp() - created_at),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from localai.errors import RowsHeld
 from localai.ids import new_id
 from localai.jobs.operation_rules import Phase
 from localai.nodes.rules import Figures
@@ -146,3 +147,20 @@ def test_ended_jobs_ahead_of_the_clock_are_found_by_their_index(world: World) ->
         uow.execute("SET LOCAL enable_seqscan = off")
         plan = "\n".join(row[0] for row in uow.execute(f"EXPLAIN {SQL['mend_ended_jobs']}"))
     assert "jobs_ended" in plan and "Index Cond: (finished_at > " in plan, plan
+
+
+def test_seconds_of_a_gap_are_added_to_a_load_whose_row_is_held_meanwhile(
+    world: World, observation: PgObservation
+) -> None:
+    agent, control = only_agent(world), Control(world)
+    job = placed_load(world, control, f"held-{new_id()}")
+    agent.claim(job)
+    world.sql(f"UPDATE jobs SET op_seen_at = op_seen_at - {HOUR} WHERE id = %(id)s", id=job.id)
+    world.sql(f"UPDATE observation SET noted_at = noted_at - {HOUR}")
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("SELECT 1 FROM jobs WHERE id = %(id)s FOR UPDATE", {"id": job.id})
+        with pytest.raises(RowsHeld):
+            observation.observe()
+    assert observation.observe().watched_s == 0, "the gap is judged again"
+    row = world.job(job.id)
+    assert row.op_seen_at and 0 <= (row.read_at - row.op_seen_at).total_seconds() < 60
