@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx2
 import pytest
@@ -18,6 +21,7 @@ from tasks.enqueue import DramatiqWakeups
 from tests.embedded_servers import Servers
 from tests.fakes.inference import says
 from tests.integration.web.bench import Bench, Node, WebProcess
+from tests.integration.web.test_processes import workers_of
 from tests.loopback import eventually
 
 pytestmark = pytest.mark.integration
@@ -42,6 +46,16 @@ BODY = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
 def _alone(web: WebProcess) -> httpx2.Client:
     """A client with a connection of its own: the kernel may give it to either process."""
     return httpx2.Client(base_url=web.url, headers=web.client.headers, timeout=30)
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    """A process that takes no connection meanwhile: the other one does."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def _model(bench: Bench, web: WebProcess, name: str) -> None:
@@ -90,9 +104,10 @@ def read(gauges: Gauges) -> Samples:
 def test_every_answer_is_counted_whichever_process_gave_it_and_no_total_falls(pair: WebProcess, loaded: Node) -> None:
     before = at(scrape(pair), "localai_requests_total", model="m", node=loaded.name, outcome="ok")
     shown = before
-    for _ in range(20):
-        # A connection of its own, so that both processes get some.
-        with _alone(pair) as client:
+    workers = sorted(workers_of(pair))
+    assert len(workers) == 2
+    for number in range(20):
+        with _stopped(workers[number % 2]), _alone(pair) as client:
             assert client.post("/v1/chat/completions", json=BODY).status_code == 200
         total = at(scrape(pair), "localai_requests_total", model="m", node=loaded.name, outcome="ok")
         assert total >= shown
