@@ -130,11 +130,13 @@ def test_a_file_of_a_gigabyte_leaves_the_other_requests_alone(bench: Bench, web:
             digest.update(piece)
     bench.model("large-file")
     assert web.client.post("/backend/load", json={"model": "large-file"}).status_code == 202
-    _stage(bench, bench.place("large-file"), {"path": path.name, "size": path.stat().st_size, "sha256": "0" * 64})
+    job_id = bench.place("large-file")
+    _stage(bench, job_id, {"path": path.name, "size": path.stat().st_size, "sha256": "0" * 64})
+    chosen = bench.node_of(job_id)
     received = hashlib.sha256()
     slowest = 0.0
-    url = f"{web.url}/api/node/{node.id}/files/large.bin"
-    with httpx2.stream("GET", url, headers=node.headers, timeout=LIMIT_S) as response:
+    url = f"{web.url}/api/node/{chosen.id}/files/large.bin"
+    with httpx2.stream("GET", url, headers=chosen.headers, timeout=LIMIT_S) as response:
         assert response.headers["Content-Length"] == str(path.stat().st_size)
         for number, chunk in enumerate(response.iter_raw(1024 * 1024)):
             received.update(chunk)
