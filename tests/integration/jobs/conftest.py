@@ -1,4 +1,4 @@
-"""A world for each test module."""
+"""A world for each test module; in it an agent, control and frontends for each test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from localai.db import migrate
 from localai.db.engine import make_engine
-from tests.integration.world import World
+from tests.integration.jobs.frontends import Frontend
+from tests.integration.world import Agent, Control, World
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +20,32 @@ def world(empty_database_url: str) -> Iterator[World]:
     world = World(engine)
     yield world
     world.close()
+
+
+@pytest.fixture
+def agent(world: World) -> Agent:
+    """The only node that serves: those of earlier tests are gone."""
+    for node in world.nodes.list():
+        if node.status != "offline":
+            world.nodes.deregister(node.id)
+    return Agent(world)
+
+
+@pytest.fixture
+def control(world: World) -> Control:
+    return Control(world)
+
+
+@pytest.fixture
+def frontends(world: World) -> Iterator[tuple[Frontend, Frontend]]:
+    pair = Frontend(world), Frontend(world)
+    yield pair
+    for frontend in pair:
+        frontend.feed.stop()
+
+
+@pytest.fixture
+def frontend(world: World) -> Iterator[Frontend]:
+    frontend = Frontend(world)
+    yield frontend
+    frontend.feed.stop()

@@ -28,19 +28,6 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def agent(world: World) -> Agent:
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
-@pytest.fixture
-def control(world: World) -> Control:
-    return Control(world)
-
-
-@pytest.fixture
 def web(world: World, tmp_path: Path) -> WebBench:
     """The routes over the world's rows; wake-ups are delivered by the test or never."""
     return WebBench(

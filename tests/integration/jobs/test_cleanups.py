@@ -16,14 +16,6 @@ from tests.integration.world import Agent, Control, World, serving_load
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def agent(world: World) -> Agent:
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
 def _answers(world: World, agent: Agent, outcome: StopOutcome) -> list[dict[str, object]]:
     asked: list[dict[str, object]] = []
     answer = StopAnswer(outcome=outcome, incarnation=agent.incarnation)

@@ -22,20 +22,6 @@ from tests.loopback import eventually
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def control(world: World) -> Control:
-    return Control(world)
-
-
-@pytest.fixture
-def agent(world: World) -> Agent:
-    """The only node that serves."""
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
 def _cancel_in(world: World, uow: object, job: Job) -> None:
     ending = Ending(move=Cancel, guard="cancel", to=State.CANCELLED, cause="cancelled", error="cancelled")
     assert end(uow, world.windows, job.id, ending, actor="test") is not None  # type: ignore[arg-type]

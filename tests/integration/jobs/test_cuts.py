@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -15,32 +15,12 @@ from localai.replicas.store import PgReplicaStore
 from localai.routing.drains import PgDrains
 from localai.routing.picks import Pick
 from localai.unloads.drain_rules import Wish
-from tests.integration.jobs.test_drains import Frontend, _cleanups, _serving, _stopped_by, _unload
+from tests.integration.jobs.frontends import Frontend, cleanups, request_unload, serving, stopped_by
 from tests.integration.world import Agent, Control, World, in_thread, serving_load
 from tests.loopback import eventually
 from web.schemas.nodes import read_force
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def agent(world: World) -> Agent:
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
-@pytest.fixture
-def control(world: World) -> Control:
-    return Control(world)
-
-
-@pytest.fixture
-def frontend(world: World) -> Iterator[Frontend]:
-    frontend = Frontend(world)
-    yield frontend
-    frontend.feed.stop()
 
 
 class Hanging:
@@ -70,7 +50,7 @@ def marked_before(world: World, model: str, seconds: float) -> None:
 
 
 def unload(world: World, model: str, instance: str) -> None:
-    _unload(world, model)
+    request_unload(world, model)
 
 
 def edit(world: World, model: str, instance: str) -> None:
@@ -95,44 +75,44 @@ def test_i7_a_request_is_cut_at_the_bound_and_not_before_whatever_marked_its_rep
     world: World, control: Control, agent: Agent, frontend: Frontend, mark: Callable[[World, str, str], None]
 ) -> None:
     model = f"bound-{mark.__name__}"
-    instance = _serving(world, control, agent, model, frontend)
+    instance = serving(world, control, agent, model, frontend)
     request = Hanging(frontend, model)
     mark(world, model, instance)
     frontend.feed.step()
     marked_before(world, model, 290)
     frontend.feed.step()
     control.sweep.run_once()
-    assert (request.ended_by, _cleanups(world, instance)) == ([], []), "the bound of 300 s is not over"
+    assert (request.ended_by, cleanups(world, instance)) == ([], []), "the bound of 300 s is not over"
     marked_before(world, model, 10)
     frontend.feed.step()
     assert request.cut
     frontend.feed.step()
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1, "it acknowledged the end of its request"
+    assert len(cleanups(world, instance)) == 1, "it acknowledged the end of its request"
 
 
 def test_a_frontend_that_does_not_end_its_request_is_not_waited_for_after_the_grace(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
-    instance = _serving(world, control, agent, "deaf", frontend)
+    instance = serving(world, control, agent, "deaf", frontend)
     frontend.pick("deaf")
-    _unload(world, "deaf")
+    request_unload(world, "deaf")
     marked_before(world, "deaf", 302)
     control.sweep.run_once()
-    assert _cleanups(world, instance) == [], "it has 5 s to end its requests with an error that says why"
+    assert cleanups(world, instance) == [], "it has 5 s to end its requests with an error that says why"
     marked_before(world, "deaf", 3)
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1
+    assert len(cleanups(world, instance)) == 1
 
 
 def test_time_that_nothing_observed_does_not_use_up_the_bound(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
     """After an outage a frontend may be back before the first sweep, which adds the outage to the time of the mark."""
-    _serving(world, control, agent, "outage", frontend)
-    _serving(world, control, agent, "outage-forced", frontend)
+    serving(world, control, agent, "outage", frontend)
+    serving(world, control, agent, "outage-forced", frontend)
     outage, forced = (frontend.pick(model).endpoint.process_instance for model in ("outage", "outage-forced"))
-    _unload(world, "outage")
+    request_unload(world, "outage")
     world.unloads.request("outage-forced", force=True)
     marked_before(world, "outage", 302)
     world.sql("UPDATE observation SET noted_at = clock_timestamp() - interval '16 s'")
@@ -148,9 +128,9 @@ def test_time_that_nothing_observed_does_not_use_up_the_bound(
 
 
 def test_zero_waits_as_long_as_requests_run(world: World, control: Control, agent: Agent, frontend: Frontend) -> None:
-    _serving(world, control, agent, "no-bound", frontend)
+    serving(world, control, agent, "no-bound", frontend)
     frontend.pick("no-bound")
-    _unload(world, "no-bound")
+    request_unload(world, "no-bound")
     marked_before(world, "no-bound", 1e6)
     store = PgReplicaStore(world.unit_of_work, CutWindows(after_s=None))
     assert [left for left in store.to_clean(100) if left.model == "no-bound"] == []
@@ -159,15 +139,15 @@ def test_zero_waits_as_long_as_requests_run(world: World, control: Control, agen
 def test_force_cuts_the_requests_at_once_and_stops_the_exact_process(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
-    instance = _serving(world, control, agent, "forced", frontend)
-    request, stopped = Hanging(frontend, "forced"), _stopped_by(world, agent)
+    instance = serving(world, control, agent, "forced", frontend)
+    request, stopped = Hanging(frontend, "forced"), stopped_by(world, agent)
     job = world.unloads.request("forced", force=True).job_id
     assert job is not None
     frontend.feed.step()
     assert request.cut
     frontend.feed.step()
     control.sweep.run_once()
-    control.step(_cleanups(world, instance)[0].id)
+    control.step(cleanups(world, instance)[0].id)
     assert (stopped, world.replica("forced")) == ([instance], None)
     assert control.step(job).state == State.SUCCEEDED
 
@@ -175,9 +155,9 @@ def test_force_cuts_the_requests_at_once_and_stops_the_exact_process(
 def test_force_hurries_an_unload_that_waits_already(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
-    instance = _serving(world, control, agent, "hurried", frontend)
+    instance = serving(world, control, agent, "hurried", frontend)
     request = Hanging(frontend, "hurried")
-    first = _unload(world, "hurried")
+    first = request_unload(world, "hurried")
     frontend.feed.step()
     assert request.ended_by == []
     assert world.unloads.request("hurried", force=True).job_id == first, "one job"
@@ -185,7 +165,7 @@ def test_force_hurries_an_unload_that_waits_already(
     assert request.cut
     frontend.feed.step()
     control.sweep.run_once()
-    assert [cleanup.parent_id for cleanup in _cleanups(world, instance)] == [first]
+    assert [cleanup.parent_id for cleanup in cleanups(world, instance)] == [first]
 
 
 def test_force_on_one_node_leaves_requests_on_the_others(world: World, control: Control, frontend: Frontend) -> None:
@@ -205,9 +185,9 @@ def test_force_on_one_node_leaves_requests_on_the_others(world: World, control: 
 def test_force_of_a_job_cuts_what_this_job_waits_for(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
-    _serving(world, control, agent, "by-job", frontend)
+    serving(world, control, agent, "by-job", frontend)
     request = Hanging(frontend, "by-job")
-    job = _unload(world, "by-job")
+    job = request_unload(world, "by-job")
     frontend.feed.step()
     assert world.unloads.force(job).id == job
     frontend.feed.step()
@@ -217,7 +197,7 @@ def test_force_of_a_job_cuts_what_this_job_waits_for(
 def test_force_of_a_drain_cuts_what_it_marked_and_what_it_marks_later(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
-    _serving(world, control, agent, "drain-first", frontend)
+    serving(world, control, agent, "drain-first", frontend)
     first = Hanging(frontend, "drain-first")
     drain_id = world.node_drains.drain(agent.id).job_id
     assert drain_id is not None
@@ -230,7 +210,7 @@ def test_force_of_a_drain_cuts_what_it_marked_and_what_it_marks_later(
     assert Wish.of(world.job(drain_id).args) == Wish(cut=True), "and no removal follows from it"
     world.node_drains.resume(agent.id)
 
-    _serving(world, control, agent, "drain-later", frontend)
+    serving(world, control, agent, "drain-later", frontend)
     later = Hanging(frontend, "drain-later")
     forced = world.node_drains.drain(agent.id, force=True).job_id
     assert forced is not None
@@ -247,8 +227,8 @@ def test_what_waits_for_no_request_cannot_be_forced(world: World, control: Contr
     for unknown in (new_id(), "no-id"):
         with pytest.raises(NotFound):
             world.unloads.force(unknown)
-    _serving(world, control, agent, "force-ended")
-    job = _unload(world, "force-ended")
+    serving(world, control, agent, "force-ended")
+    job = request_unload(world, "force-ended")
     world.cancels.cancel(job)
     with pytest.raises(JobEnded):
         world.unloads.force(job)
@@ -272,9 +252,9 @@ def test_a_force_that_is_no_switch_is_refused(value: object) -> None:
 def test_a_cancelled_unload_lets_its_requests_end_and_keeps_the_replica_unroutable(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
-    instance = _serving(world, control, agent, "kept", frontend)
+    instance = serving(world, control, agent, "kept", frontend)
     request = Hanging(frontend, "kept")
-    job = _unload(world, "kept")
+    job = request_unload(world, "kept")
     frontend.feed.step()
     assert ", cut at " in str(control.step(job).message)
     answer = world.cancels.cancel(job)
@@ -282,23 +262,23 @@ def test_a_cancelled_unload_lets_its_requests_end_and_keeps_the_replica_unroutab
     marked_before(world, "kept", 1e6)
     frontend.feed.step()
     control.sweep.run_once()
-    assert (request.ended_by, _cleanups(world, instance)) == ([], []), "its bound went with the unload"
+    assert (request.ended_by, cleanups(world, instance)) == ([], []), "its bound went with the unload"
     assert frontend.table.pick("kept") is None, "an unloading row never comes back"
     request.pick.release()
     frontend.feed.step()
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1, "and the process stops when its last request has ended"
+    assert len(cleanups(world, instance)) == 1, "and the process stops when its last request has ended"
 
 
 def test_a_later_unload_or_drain_bounds_requests_that_a_cancelled_one_let_run(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
-    instance = _serving(world, control, agent, "again", frontend)
+    instance = serving(world, control, agent, "again", frontend)
     request = Hanging(frontend, "again")
-    first = _unload(world, "again")
+    first = request_unload(world, "again")
     world.cancels.cancel(first)
     marked_before(world, "again", 1e6)
-    second = _unload(world, "again")
+    second = request_unload(world, "again")
     assert second != first
     frontend.feed.step()
     assert request.ended_by == [], "the bound counts from the new unload"
@@ -309,17 +289,17 @@ def test_a_later_unload_or_drain_bounds_requests_that_a_cancelled_one_let_run(
     assert request.cut
     frontend.feed.step()
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1
+    assert len(cleanups(world, instance)) == 1
 
 
 def test_an_unload_that_waits_for_a_job_holds_no_replica(world: World, control: Control, agent: Agent) -> None:
     """A report holds jobs and waits for replicas, so the two would wait for each other."""
-    _serving(world, control, agent, "in-order")
-    world.cancels.cancel(_unload(world, "in-order"))
+    serving(world, control, agent, "in-order")
+    world.cancels.cancel(request_unload(world, "in-order"))
     live = world.loads.request("in-order", "r1").job_id
     with world.unit_of_work() as uow:
         uow.execute("SELECT 1 FROM jobs WHERE id = %(id)s FOR UPDATE", {"id": live})
-        unloading, outcome = in_thread(lambda: _unload(world, "in-order"))
+        unloading, outcome = in_thread(lambda: request_unload(world, "in-order"))
         eventually(world.waiting_for_a_lock, "the unload at the row of the load")
         held = "SELECT id FROM replicas WHERE model = 'in-order' AND state = 'unloading' FOR UPDATE NOWAIT"
         assert len(uow.execute(held).all()) == 1
@@ -332,9 +312,9 @@ def test_an_unload_that_waits_for_a_job_holds_no_replica(world: World, control: 
 def test_a_cancelled_unload_takes_nothing_from_a_drain_of_the_node(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
-    _serving(world, control, agent, "drained-too", frontend)
+    serving(world, control, agent, "drained-too", frontend)
     request = Hanging(frontend, "drained-too")
-    job = _unload(world, "drained-too")
+    job = request_unload(world, "drained-too")
     world.node_drains.drain(agent.id)
     world.cancels.cancel(job)
     marked_before(world, "drained-too", 301)
@@ -343,7 +323,7 @@ def test_a_cancelled_unload_takes_nothing_from_a_drain_of_the_node(
 
 
 def test_a_cancel_takes_no_force_back(world: World, control: Control, agent: Agent, frontend: Frontend) -> None:
-    _serving(world, control, agent, "forced-first", frontend)
+    serving(world, control, agent, "forced-first", frontend)
     request = Hanging(frontend, "forced-first")
     job = world.unloads.request("forced-first", force=True).job_id
     assert job is not None
@@ -356,9 +336,9 @@ def test_a_cancel_and_a_second_unload_at_once_leave_one_live_unload_or_none(
     world: World, control: Control, agent: Agent, frontend: Frontend
 ) -> None:
     """Both take the subject first: neither waits for a row of the other."""
-    _serving(world, control, agent, "both-at-once", frontend)
+    serving(world, control, agent, "both-at-once", frontend)
     frontend.pick("both-at-once")
-    job = _unload(world, "both-at-once")
+    job = request_unload(world, "both-at-once")
     with world.holding("SELECT 1 FROM subjects WHERE kind = 'model' AND name = 'both-at-once' FOR UPDATE"):
         cancelling, cancelled = in_thread(lambda: world.cancels.cancel(job))
         unloading, unloaded = in_thread(lambda: world.unloads.request("both-at-once").job_id)

@@ -3,155 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import pytest
 
-from localai.ids import FrontendId
-from localai.inference.ports import Endpoint
-from localai.jobs.job import Job, State, StopState
+from localai.jobs.job import State, StopState
 from localai.jobs.kinds import MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP
-from localai.jobs.operation_rules import StopAnswer, StopOutcome
 from localai.jobs.ports import JobFilter
 from localai.models.revision_rules import Standing
 from localai.replicas.retirement import Retirement
-from localai.routing.feed import Intervals, Process, RoutingFeed, Signals
 from localai.routing.picks import Pick
-from localai.routing.ports import Snapshot
-from localai.routing.table import RoutingTable
+from tests.integration.jobs.frontends import Frontend, cleanups, request_unload, serving, stopped_by
 from tests.integration.world import Agent, Control, World, in_thread, placed_load, serving_load
 from tests.loopback import eventually
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def agent(world: World) -> Agent:
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
-@pytest.fixture
-def control(world: World) -> Control:
-    return Control(world)
-
-
-class NoConnections:
-    """The processes of these tests are rows; nobody calls them."""
-
-    def forget(self, endpoint: Endpoint) -> None: ...
-
-    def probe(self, endpoint: Endpoint) -> bool:
-        return False
-
-
-class AtPoint(Signals):
-    """Runs a test's code at a named point, once."""
-
-    def __init__(self) -> None:
-        self.then_read: Callable[[], object] = lambda: None
-        self.then_counted: Callable[[], object] = lambda: None
-
-    def read(self, snapshot: Snapshot) -> None:
-        then, self.then_read = self.then_read, lambda: None
-        then()
-
-    def counted(self, replica_id: str, in_flight: int) -> None:
-        then, self.then_counted = self.then_counted, lambda: None
-        then()
-
-
-@dataclass
-class Frontend:
-    """One web process: its table and its feed, stepped by the test."""
-
-    world: World
-    signals: AtPoint = field(default_factory=AtPoint)
-    ids: list[FrontendId] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.table = RoutingTable(lease_ttl_s=90, serve_stale=True, forget=lambda _: None)
-        self.feed = RoutingFeed(
-            self.table,
-            self.world.replicas,
-            self.world.frontends,
-            NoConnections(),
-            self.world.drains,
-            process=Process(host="test", pid=1, url=None),
-            intervals=Intervals(lease_ttl_s=90, renew_s=5, poll_s=2),
-            on_registered=self.ids.append,
-            signals=self.signals,
-        )
-        self.feed.step()
-
-    def pick(self, model: str) -> Pick:
-        pick = self.table.pick(model)
-        assert pick is not None
-        return pick
-
-    def vanish(self) -> None:
-        """The process is killed, and its lease is over."""
-        self.world.sql(
-            "UPDATE frontends SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE id = %(id)s",
-            id=self.ids[-1],
-        )
-
-
-@pytest.fixture
-def frontends(world: World) -> Iterator[tuple[Frontend, Frontend]]:
-    pair = Frontend(world), Frontend(world)
-    yield pair
-    for frontend in pair:
-        frontend.feed.stop()
-
-
-def _serving(world: World, control: Control, agent: Agent, model: str, *frontends: Frontend) -> str:
-    """A loaded model that every frontend routes to; its instance."""
-    _, _, instance = serving_load(world, control, [agent], model)
-    for frontend in frontends:
-        frontend.feed.step()
-        assert frontend.table.holds(model)
-    return instance
-
-
-def _cleanups(world: World, instance: str) -> list[Job]:
-    return list(world.jobs.list(JobFilter(kind=REPLICA_CLEANUP, subject=instance)))
-
-
-def _stopped_by(world: World, agent: Agent) -> list[object]:
-    """The instances the node was asked to stop; it ends each."""
-    asked: list[object] = []
-    answer = StopAnswer(outcome=StopOutcome.TERMINATED, incarnation=agent.incarnation)
-
-    def stop(payload: object) -> dict[str, object]:
-        asked.append(payload["process_instance"])  # type: ignore[index]
-        return answer.to_json()
-
-    world.bus.serve(agent.id, "model.stop", stop)
-    return asked
-
-
-def _unload(world: World, model: str) -> str:
-    unload = world.unloads.request(model)
-    assert unload.job_id is not None
-    return unload.job_id
-
-
 def test_i7_a_replica_is_stopped_only_after_every_live_frontend_is_done_with_it(
     world: World, control: Control, agent: Agent, frontends: tuple[Frontend, Frontend]
 ) -> None:
     busy, idle = frontends
-    instance = _serving(world, control, agent, "i7", busy, idle)
-    stopped, request = _stopped_by(world, agent), busy.pick("i7")
-    unload = _unload(world, "i7")
+    instance = serving(world, control, agent, "i7", busy, idle)
+    stopped, request = stopped_by(world, agent), busy.pick("i7")
+    unload = request_unload(world, "i7")
 
     def nothing_is_stopped(why: str) -> None:
         control.sweep.run_once()
         control.step(unload)
-        assert _cleanups(world, instance) == [] and agent.report().stop_processes == (), why
+        assert cleanups(world, instance) == [] and agent.report().stop_processes == (), why
 
     nothing_is_stopped("nobody has said anything")
     assert world.job(unload).message == f"2 frontends still to confirm for {agent.name}"
@@ -166,7 +45,7 @@ def test_i7_a_replica_is_stopped_only_after_every_live_frontend_is_done_with_it(
     nothing_is_stopped("its end is not said yet")
     busy.feed.step()
     control.sweep.run_once()
-    (cleanup,) = _cleanups(world, instance)
+    (cleanup,) = cleanups(world, instance)
     assert cleanup.parent_id == unload
     control.step(cleanup.id)
     assert stopped == [instance]
@@ -178,56 +57,56 @@ def test_i7_an_edited_config_cuts_no_request(
     world: World, control: Control, agent: Agent, frontends: tuple[Frontend, Frontend]
 ) -> None:
     busy, idle = frontends
-    instance = _serving(world, control, agent, "i7-edited", busy, idle)
+    instance = serving(world, control, agent, "i7-edited", busy, idle)
     request = busy.pick("i7-edited")
     assert world.load_rows.revise("i7-edited", "r2") is Standing.SET
     for frontend in frontends:
         frontend.feed.step()
     control.sweep.run_once()
-    assert _cleanups(world, instance) == []
+    assert cleanups(world, instance) == []
     request.release()
     busy.feed.step()
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1
+    assert len(cleanups(world, instance)) == 1
 
 
 def test_i7_a_process_that_lost_its_model_is_not_stopped_under_a_request(
     world: World, control: Control, agent: Agent, frontends: tuple[Frontend, Frontend]
 ) -> None:
     busy, idle = frontends
-    instance = _serving(world, control, agent, "i7-retired", busy, idle)
+    instance = serving(world, control, agent, "i7-retired", busy, idle)
     replica, request = world.replica("i7-retired"), busy.pick("i7-retired")
     assert replica is not None
     Retirement(world.unit_of_work, world.bus).retire(str(replica["id"]), instance)
     for frontend in frontends:
         frontend.feed.step()
     control.sweep.run_once()
-    assert _cleanups(world, instance) == []
+    assert cleanups(world, instance) == []
     request.release()
     busy.feed.step()
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1
+    assert len(cleanups(world, instance)) == 1
 
 
 def test_c18_a_mark_between_read_and_apply_is_not_acknowledged_by_the_table_that_still_picks(
     world: World, control: Control, agent: Agent, frontends: tuple[Frontend, Frontend]
 ) -> None:
     late, idle = frontends
-    instance = _serving(world, control, agent, "c18", late, idle)
-    late.signals.then_read = lambda: _unload(world, "c18")
+    instance = serving(world, control, agent, "c18", late, idle)
+    late.signals.then_read = lambda: request_unload(world, "c18")
     late.feed.nudge()
     late.feed.step()
     idle.feed.step()
     request = late.pick("c18")
     control.sweep.run_once()
-    assert _cleanups(world, instance) == [], "the table that was read before the mark still routes there"
+    assert cleanups(world, instance) == [], "the table that was read before the mark still routes there"
     late.feed.step()
     control.sweep.run_once()
-    assert _cleanups(world, instance) == [], "it says that a request is in flight"
+    assert cleanups(world, instance) == [], "it says that a request is in flight"
     request.release()
     late.feed.step()
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1
+    assert len(cleanups(world, instance)) == 1
 
 
 def test_c19_a_request_picked_before_the_table_changed_is_counted(
@@ -235,29 +114,29 @@ def test_c19_a_request_picked_before_the_table_changed_is_counted(
 ) -> None:
     """The pick falls between the reading of the new rows and their taking over: count and table are one step."""
     picking, idle = frontends
-    instance = _serving(world, control, agent, "c19", picking, idle)
-    _unload(world, "c19")
+    instance = serving(world, control, agent, "c19", picking, idle)
+    request_unload(world, "c19")
     requests: list[Pick] = []
     picking.signals.then_read = lambda: requests.append(picking.pick("c19"))
     picking.feed.step()
     idle.feed.step()
     control.sweep.run_once()
-    assert _cleanups(world, instance) == []
+    assert cleanups(world, instance) == []
     requests[0].release()
     picking.feed.step()
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1
+    assert len(cleanups(world, instance)) == 1
 
 
 def test_c16_a_frontend_that_registers_after_the_mark_has_never_had_the_replica_and_says_so(
     world: World, control: Control, agent: Agent
 ) -> None:
-    instance = _serving(world, control, agent, "c16")
-    _unload(world, "c16")
+    instance = serving(world, control, agent, "c16")
+    request_unload(world, "c16")
     newcomer = Frontend(world)
     assert newcomer.table.pick("c16") is None
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1
+    assert len(cleanups(world, instance)) == 1
     newcomer.feed.stop()
 
 
@@ -265,22 +144,22 @@ def test_a_dead_frontend_is_waited_for_until_its_lease_ends_and_no_longer(
     world: World, control: Control, agent: Agent
 ) -> None:
     dead, living = Frontend(world), Frontend(world)
-    instance = _serving(world, control, agent, "dead-frontend", dead, living)
+    instance = serving(world, control, agent, "dead-frontend", dead, living)
     dead.pick("dead-frontend")
-    _unload(world, "dead-frontend")
+    request_unload(world, "dead-frontend")
     living.feed.step()
     control.sweep.run_once()
-    assert _cleanups(world, instance) == []
+    assert cleanups(world, instance) == []
     dead.vanish()
     control.sweep.run_once()
-    assert len(_cleanups(world, instance)) == 1
+    assert len(cleanups(world, instance)) == 1
     living.feed.stop()
 
 
 def test_a_frontend_whose_lease_is_over_cannot_acknowledge(world: World, control: Control, agent: Agent) -> None:
     frontend = Frontend(world)
-    _serving(world, control, agent, "late-word", frontend)
-    _unload(world, "late-word")
+    serving(world, control, agent, "late-word", frontend)
+    request_unload(world, "late-word")
     frontend.signals.then_counted = frontend.vanish
     frontend.feed.step()
     replica = world.replica("late-word")
@@ -293,8 +172,8 @@ def test_an_acknowledgement_of_a_replica_that_goes_at_that_moment_is_no_fault(
     world: World, control: Control, agent: Agent
 ) -> None:
     frontend = Frontend(world)
-    _serving(world, control, agent, "goes-meanwhile", frontend)
-    _unload(world, "goes-meanwhile")
+    serving(world, control, agent, "goes-meanwhile", frontend)
+    request_unload(world, "goes-meanwhile")
     replica = world.replica("goes-meanwhile")
     assert replica is not None
     with world.unit_of_work() as uow:
@@ -313,19 +192,19 @@ def test_an_unload_stops_what_served_and_leaves_what_is_loaded_afterwards(
     world: World, control: Control, agent: Agent
 ) -> None:
     frontend = Frontend(world)
-    old = _serving(world, control, agent, "reloaded", frontend)
+    old = serving(world, control, agent, "reloaded", frontend)
     request = frontend.pick("reloaded")
-    unload = _unload(world, "reloaded")
+    unload = request_unload(world, "reloaded")
     frontend.feed.step()
     job, _, new = serving_load(world, control, [agent], "reloaded")
     assert job.slot == 1, "beside the replica that ends its last request, on the same node"
     frontend.feed.step()
     assert frontend.pick("reloaded").endpoint.process_instance == new
-    stopped = _stopped_by(world, agent)
+    stopped = stopped_by(world, agent)
     request.release()
     frontend.feed.step()
     control.sweep.run_once()
-    control.step(_cleanups(world, old)[0].id)
+    control.step(cleanups(world, old)[0].id)
     assert stopped == [old]
     assert control.step(unload).state == State.SUCCEEDED
     assert [replica.process_instance for replica in world.replicas.routing_snapshot().replicas] == [new]
@@ -334,16 +213,16 @@ def test_an_unload_stops_what_served_and_leaves_what_is_loaded_afterwards(
 
 def test_an_unload_under_way_takes_in_what_a_second_one_finds(world: World, control: Control, agent: Agent) -> None:
     frontend = Frontend(world)
-    _serving(world, control, agent, "twice", frontend)
+    serving(world, control, agent, "twice", frontend)
     frontend.pick("twice")
-    first = _unload(world, "twice")
+    first = request_unload(world, "twice")
     frontend.feed.step()
     _, _, second_instance = serving_load(world, control, [agent], "twice")
     frontend.feed.step()
-    assert _unload(world, "twice") == first
+    assert request_unload(world, "twice") == first
     frontend.feed.step()
     control.sweep.run_once()
-    (cleanup,) = _cleanups(world, second_instance)
+    (cleanup,) = cleanups(world, second_instance)
     assert cleanup.parent_id == first
     assert control.step(first).state == State.RUNNING
     frontend.feed.stop()
@@ -351,7 +230,7 @@ def test_an_unload_under_way_takes_in_what_a_second_one_finds(world: World, cont
 
 def test_two_unloads_at_once_are_one_job(world: World, control: Control, agent: Agent) -> None:
     """Also where nothing is left to mark, so that no replica's row makes one of them wait."""
-    _serving(world, control, agent, "unloaded-twice")
+    serving(world, control, agent, "unloaded-twice")
     world.load_rows.revise("unloaded-twice", "r2")
     with world.holding("SELECT 1 FROM subjects WHERE kind = 'model' AND name = 'unloaded-twice' FOR UPDATE"):
         both = [in_thread(lambda: world.unloads.request("unloaded-twice").job_id) for _ in range(2)]
@@ -367,7 +246,7 @@ def test_an_unload_cancels_a_load_under_way_and_ends_when_nothing_of_it_runs(
 ) -> None:
     load = placed_load(world, control, "cancelled-by-unload")
     agent.claim(load)
-    unload = _unload(world, "cancelled-by-unload")
+    unload = request_unload(world, "cancelled-by-unload")
     cancelled = world.job(load.id)
     assert (cancelled.state, cancelled.stop_state) == (State.CANCELLED, StopState.PENDING)
     assert control.step(unload).state == State.RUNNING
@@ -412,13 +291,13 @@ def test_a_load_that_was_never_placed_is_cancelled_and_nothing_is_left_to_wait_f
 
 
 def test_an_unload_whose_owner_is_lost_is_ended_by_another(world: World, control: Control, agent: Agent) -> None:
-    _serving(world, control, agent, "owner-lost")
-    unload = _unload(world, "owner-lost")
+    serving(world, control, agent, "owner-lost")
+    unload = request_unload(world, "owner-lost")
     assert control.step(unload).state == State.RUNNING
     world.lapse(unload)
     other = Control(world)
     other.sweep.run_once()
-    _stopped_by(world, agent)
+    stopped_by(world, agent)
     for cleanup in world.jobs.list(JobFilter(kind=REPLICA_CLEANUP, parent_id=world.job(unload).id)):
         other.step(cleanup.id)
     assert other.step(unload).state == State.SUCCEEDED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,11 @@ from localai.jobs.operation_rules import StopAnswer, StopOutcome
 from localai.jobs.ports import JobFilter
 from localai.nodes.rules import Figures
 from tests.fakes.web import WebBench
-from tests.integration.jobs.test_drains import Frontend
+from tests.integration.jobs.frontends import Frontend
 from tests.integration.world import Agent, Control, World, in_thread, placed_load, serving_load
 from tests.loopback import eventually
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def agent(world: World) -> Agent:
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
-@pytest.fixture
-def control(world: World) -> Control:
-    return Control(world)
-
-
-@pytest.fixture
-def frontend(world: World) -> Iterator[Frontend]:
-    frontend = Frontend(world)
-    yield frontend
-    frontend.feed.stop()
 
 
 @pytest.fixture

@@ -15,14 +15,6 @@ from tests.integration.world import Agent, Control, World, in_thread, placed_loa
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def agent(world: World) -> Agent:
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
 class Deadly:
     """Work during which its process dies, as far as its job can see."""
 

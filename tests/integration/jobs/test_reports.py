@@ -16,19 +16,6 @@ from tests.integration.world import Agent, Control, World, placed_load, serving_
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def control(world: World) -> Control:
-    return Control(world)
-
-
-@pytest.fixture
-def agent(world: World) -> Agent:
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
 def test_a_report_is_progress_and_renewal_in_one(world: World, control: Control, agent: Agent) -> None:
     job = placed_load(world, control, "progress")
     agent.claim(job)

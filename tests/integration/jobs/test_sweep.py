@@ -18,14 +18,6 @@ from tests.integration.world import Agent, Control, World, in_thread, placed_loa
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def agent(world: World) -> Agent:
-    for node in world.nodes.list():
-        if node.status != "offline":
-            world.nodes.deregister(node.id)
-    return Agent(world)
-
-
 def _overdue(world: World, job_id: str, column: str, seconds: float = 1) -> None:
     world.sql(
         f"UPDATE jobs SET {column} = clock_timestamp() - make_interval(secs => %(s)s) WHERE id = %(id)s",
