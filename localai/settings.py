@@ -17,10 +17,14 @@ from typing import Any
 
 from localai.errors import BadSetting
 from localai.generated_pages import page_command
+from localai.secret_files import read_secret
 from localai.window_rules import INEQUALITIES, Inequality
 
 #: What a key may consist of: clients send it in a header, which carries nothing else for sure.
 KEY_ACCEPTED = "letters, digits and signs of ASCII on one line"
+#: Shortest admin key: a drawn one of 20 URL-safe characters has 120 bits, which cannot be guessed over a network.
+KEY_LEAST_LENGTH = 20
+KEY_RECIPE = "`openssl rand -hex 24` makes one"
 
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
@@ -56,6 +60,12 @@ def usable_as_key(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
+def check_key_lengths(keys: Iterable[str], named: str) -> None:
+    """Refuse a server's key that could be guessed. ``named`` says where the keys are from. Raises BadSetting."""
+    if any(len(key) < KEY_LEAST_LENGTH for key in keys):
+        raise BadSetting(named, "(hidden)", f"keys of at least {KEY_LEAST_LENGTH} characters each; {KEY_RECIPE}")
+
+
 def default_state_dir(environ: Mapping[str, str] | None = None) -> Path:
     """The state folder where none is named.
 
@@ -85,8 +95,10 @@ class Spec:
     meaning: str
     commands: tuple[str, ...]  # which of up, run, worker, client take it as a flag
     choices: tuple[str, ...] = ()
+    #: Is hidden in texts, and may come from a file.
     secret: bool = False
-    aliases: tuple[str, ...] = ()
+    #: Variables of other programs with a like name: never read, and never handed to a child.
+    foreign: tuple[str, ...] = ()
     #: The flag, where the variable does not say it.
     named_flag: str = ""
     #: Other flags that mean the same.
@@ -95,6 +107,20 @@ class Spec:
     @property
     def flag(self) -> str:
         return self.named_flag or "--" + self.variable.removeprefix("LOCALAI_").lower().replace("_", "-")
+
+    @property
+    def file_variable(self) -> str:
+        """The variable with the path of a file that holds the secret."""
+        return f"{self.variable}_FILE"
+
+    @property
+    def file_flag(self) -> str:
+        return f"{self.flag}-file"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Every variable of this setting and every one that looks like it: none is left to a child by chance."""
+        return (self.variable, *((self.file_variable,) if self.secret else ()), *self.foreign)
 
     def parse(self, text: str) -> Any:
         """The typed value of a text. Raises BadSetting with the variable, the text and what would be accepted."""
@@ -151,13 +177,13 @@ def _setting(
     *,
     choices: tuple[str, ...] = (),
     secret: bool = False,
-    aliases: tuple[str, ...] = (),
+    foreign: tuple[str, ...] = (),
     flags: str = "",
 ) -> Any:
     """``flags``: those of the setting, the first one first, where its variable does not say them."""
     named, *others = flags.split() or [""]
     spec = Spec(
-        variable, kind, default, meaning, tuple(commands.split()), choices, secret, aliases, named, tuple(others)
+        variable, kind, default, meaning, tuple(commands.split()), choices, secret, foreign, named, tuple(others)
     )
     return field(default=spec.parse(default), metadata={"spec": spec})
 
@@ -228,10 +254,11 @@ class Settings:
         "LOCALAI_API_KEY",
         "list",
         "",
-        "Admin keys of ASCII signs, separated by commas; empty means the one in <state-dir>/api-key.",
+        "Admin keys of at least 20 ASCII characters each, separated by commas; empty means the one in "
+        "<state-dir>/api-key.",
         "up run client",
         secret=True,
-        aliases=("API_KEY",),
+        foreign=("API_KEY",),
     )
     url: str = _setting(
         "LOCALAI_URL",
@@ -697,12 +724,18 @@ class Settings:
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-        """Settings from flags, then variables, then defaults. Raises BadSetting."""
-        environ = os.environ if environ is None else environ
+        """Settings from flags, then variables, then defaults. Raises BadSetting.
+
+        A secret may come from a file, which ``flags`` names as ``<name>_file``.
+        """
+        environ, flags = os.environ if environ is None else environ, flags or {}
         values: dict[str, Any] = {}
         for name, spec in cls.specs():
-            text = next((environ[key] for key in (spec.variable, *spec.aliases) if environ.get(key)), None)
-            flag = (flags or {}).get(name)
+            flag, text = flags.get(name), environ.get(spec.variable) or None
+            if spec.secret:
+                flag = _secret_of(spec, spec.flag, flag, spec.file_flag, flags.get(f"{name}_file"))
+                if flag is None:
+                    text = _secret_of(spec, spec.variable, text, spec.file_variable, environ.get(spec.file_variable))
             if flag is not None:
                 values[name] = spec.parse(spec.format(flag) if not isinstance(flag, str) else flag)
             elif text is not None:
@@ -715,6 +748,11 @@ class Settings:
     def specs(cls) -> Iterable[tuple[str, Spec]]:
         """Name and spec of every setting, in the order of the table."""
         return [(f.name, f.metadata["spec"]) for f in fields(cls)]
+
+    @classmethod
+    def unused(cls) -> list[str]:
+        """Variables of the environment that are not read, because other programs use them for their own settings."""
+        return [name for _, spec in cls.specs() for name in spec.foreign if os.environ.get(name)]
 
     def environ(self) -> dict[str, str]:
         """The variables that make `load` return these settings; defaults are left out."""
@@ -798,6 +836,15 @@ class Settings:
         return dict(self.specs())[name].format(getattr(self, name))
 
 
+def _secret_of(spec: Spec, named: str, given: Any, file_named: str, path: str | None) -> Any:
+    """A secret as it was given, or the text of its file; both at once are refused. Raises BadSetting."""
+    if not path:
+        return given
+    if given is not None:
+        raise BadSetting(file_named, path, f"nothing beside {named}: give the secret once")
+    return read_secret(file_named, path, many=spec.kind == "list")
+
+
 def settings_page() -> str:
     """The text of ``docs/reference/settings.md``."""
     lines = [
@@ -807,12 +854,17 @@ def settings_page() -> str:
         "default. Durations are written as in Go: `250ms`, `30s`, `1m30s`, `24h`. A value that cannot be used stops",
         "the process at start with the name of the variable, the value and what would be accepted.",
         "",
+        "A setting marked *secret* may come from a file: its variable with `_FILE` behind it, or its flag with",
+        "`-file`, names the file, such as `LOCALAI_API_KEY_FILE` or `--api-key-file`. The file holds the secret on",
+        "one line; keys may stand on a line each. Both forms at once, as variables or as flags, are refused.",
+        "",
         "| variable | flag | commands | default | meaning |",
         "|---|---|---|---|---|",
     ]
     for _, spec in Settings.specs():
         default = f"`{spec.default}`" if spec.default else "(empty)"
         meaning = spec.meaning + (f" One of: {', '.join(spec.choices)}." if spec.choices else "")
+        meaning += " *Secret.*" if spec.secret else ""
         flag = f"`{spec.flag}`" if spec.commands else "(none)"
         lines.append(f"| `{spec.variable}` | {flag} | {', '.join(spec.commands) or 'all'} | {default} | {meaning} |")
     return "\n".join(lines) + "\n"

@@ -25,7 +25,7 @@ from localai.replicas.retirement import Retirement
 from localai.routing.feed import Intervals, Process, RoutingFeed
 from localai.routing.frontends import PgFrontends
 from localai.routing.table import RoutingTable
-from localai.settings import KEY_ACCEPTED, Settings, default_state_dir, usable_as_key
+from localai.settings import KEY_ACCEPTED, Settings, check_key_lengths, default_state_dir, usable_as_key
 from localai.shared_counts import SharedCounts, folder_of
 from tasks.broker import make_broker
 from tasks.depths import queue_depths
@@ -178,6 +178,7 @@ def end_frontend(settings: Settings, frontend_id: FrontendId) -> None:
 
 def _admin_keys(settings: Settings) -> list[str]:
     if settings.api_key:
+        check_key_lengths(settings.api_key, "LOCALAI_API_KEY")
         return list(settings.api_key)
     path: Path = (settings.state_dir or default_state_dir()) / "api-key"
     try:
@@ -188,6 +189,7 @@ def _admin_keys(settings: Settings) -> list[str]:
         raise StartRefused(f"the key in {path} cannot be used; accepted: {KEY_ACCEPTED}")
     if not key:
         raise StartRefused(f"there is no admin key: set LOCALAI_API_KEY, or put one into {path}")
+    check_key_lengths([key], str(path))
     return [key]
 
 

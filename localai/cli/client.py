@@ -152,7 +152,8 @@ def error_text(status: int, body: str) -> str:
     """What a refused request says to a person: the server's own message where there is one."""
     message = _message(body) or f"the server answered with status {status}"
     if status == 401:
-        return f"{message} (the key is read from --api-key, LOCALAI_API_KEY or <state-dir>/api-key)"
+        ignored = "".join(f"; {name} is not used" for name in Settings.unused())
+        return f"{message} (the key is read from --api-key, LOCALAI_API_KEY or <state-dir>/api-key{ignored})"
     return message
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from localai.cli.arguments import hide_secrets
 from localai.cli.exit_codes import ExitCode
 from localai.cli.say import say
 from localai.errors import BadSetting, LocalAIError
@@ -57,6 +58,7 @@ def localai() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process: 0, or another code after one line on standard error."""
+    hide_secrets()
     try:
         code = localai.main(args=arguments, prog_name="localai", standalone_mode=False)
     except click.ClickException as error:

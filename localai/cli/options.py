@@ -107,17 +107,20 @@ def with_settings(command: str) -> Callable[[Callable[..., Any]], Callable[..., 
     Paths are absolute and ``state_dir`` is set, so that they mean the same to a child with another working folder.
     """
     table = settings_of(command)
+    names = [name for name, _ in table] + [f"{name}_file" for name, spec in table if spec.secret]
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def run(**values: Any) -> Any:
-            settings = load({name: values.pop(name) for name, _ in table})
+            settings = load({name: values.pop(name) for name in names})
             if settings.no_color:
                 click.get_current_context().color = False
             return function(settings, **values)
 
         decorated: Callable[..., Any] = run
         for name, spec in reversed(table):
+            if spec.secret:
+                decorated = _file_option(command, name, spec)(decorated)
             decorated = _option(command, name, spec)(decorated)
         return decorated
 
@@ -146,6 +149,21 @@ def _option(command: str, name: str, spec: Spec) -> Callable[[Callable[..., Any]
         default=None,
         metavar=None if switch else _metavar(spec),
         help=_help(spec),
+    )
+
+
+def _file_option(command: str, name: str, spec: Spec) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option that names the file of a secret."""
+    short = SHORT_FLAGS.get(name)
+    return click.option(
+        *([f"{short}-file"] if short else []),
+        spec.file_flag,
+        f"{name}_file",
+        cls=SettingOption,
+        section="More settings",
+        default=None,
+        metavar="PATH",
+        help=f"File that holds the value of {spec.flag}. [${spec.file_variable}]",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from localai.cli import migrations, processes
+from localai.cli import keys, migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
 from localai.embedded import tcp_ports
@@ -15,7 +15,7 @@ from localai.embedded.state_folder import StateFolder, admin_key, prepare
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
 from localai.ids import new_id
-from localai.settings import Settings, default_state_dir
+from localai.settings import KEY_LEAST_LENGTH, KEY_RECIPE, Settings, default_state_dir
 
 
 @click.command(cls=SectionedCommand)
@@ -31,6 +31,7 @@ def command(settings: Settings, log_to_stderr: bool) -> None:
     --servers-only` starts the three servers and writes their URLs to <state-dir>/env.
     """
     require_servers(settings)
+    keys.check(settings)
     warn(settings)
     folder = prepare(settings.state_dir or default_state_dir())
     if settings.models_path is None:
@@ -83,6 +84,11 @@ def warn(settings: Settings) -> None:
         say(
             "WARNING: LOCALAI_REGISTRATION_TOKEN is empty: whoever reaches this port can register a worker and read "
             "model files; --registration-require-auth refuses such a start"
+        )
+    elif len(settings.registration_token) < KEY_LEAST_LENGTH:
+        say(
+            f"WARNING: LOCALAI_REGISTRATION_TOKEN has fewer than {KEY_LEAST_LENGTH} characters and may be guessed; "
+            f"{KEY_RECIPE}"
         )
     if not settings.nats_url:
         say(

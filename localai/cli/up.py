@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from localai.cli import migrations, processes
+from localai.cli import keys, migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.say import say
 from localai.embedded import env_file, servers, tcp_ports
@@ -44,6 +44,7 @@ def command(settings: Settings, servers_only: bool) -> None:
     PostgreSQL, NATS and Valkey listen on 127.0.0.1 only. For workers on other machines use servers of your own:
     `localai run` there, `localai worker` on each machine.
     """
+    keys.check(settings)
     account = server_account(settings.server_user)
     state_dir = settings.state_dir or default_state_dir()
     if not state_dir.exists():  # a refused first start leaves no folder behind

@@ -15,7 +15,7 @@ from pathlib import Path
 from localai.embedded.account import Account, allows, blocked_at, give
 from localai.embedded.private_files import create_private, replace_private
 from localai.errors import StartRefused
-from localai.settings import KEY_ACCEPTED, usable_as_key
+from localai.settings import KEY_ACCEPTED, KEY_LEAST_LENGTH, KEY_RECIPE, usable_as_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +172,11 @@ def admin_key(folder: StateFolder, given: str) -> str:
         raise StartRefused(f"{folder.api_key} is empty: write a key into it, or remove it and a new one is drawn")
     if not usable_as_key(key):
         raise StartRefused(f"the key in {folder.api_key} cannot be used; accepted: {KEY_ACCEPTED}")
+    if len(key) < KEY_LEAST_LENGTH:
+        raise StartRefused(
+            f"the key in {folder.api_key} has {len(key)} characters and could be guessed; accepted: at least "
+            f"{KEY_LEAST_LENGTH}: remove the file and a new key is drawn, or write one into it ({KEY_RECIPE})"
+        )
     return key
 
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 import yaml
 
-API_KEY = "acceptance-key"
+API_KEY = "acceptance-key-of-these-tests"
 #: The machine is shared and noisy: a limit is there to end a hang, not to measure.
 LIMIT_S = 120.0
 
@@ -195,7 +195,7 @@ class Cluster:
         text = wait_for("the servers' env file", lambda: self._env_file(process, state / "env"))
         self.variables.update(dict(line.split("=", 1) for line in text.splitlines() if "=" in line))
         self.variables.pop("LOCALAI_URL", None)
-        self.variables.setdefault("LOCALAI_REGISTRATION_TOKEN", "acceptance-token")
+        self.variables.setdefault("LOCALAI_REGISTRATION_TOKEN", "acceptance-token-of-these-tests")
         return process
 
     @staticmethod

@@ -70,7 +70,7 @@ def test_without_flags_and_variables_every_setting_has_the_default_of_the_table(
 
 
 def test_every_variable_and_every_flag_is_there_once() -> None:
-    variables = [name for _, spec in SPECS for name in (spec.variable, *spec.aliases)]
+    variables = [name for _, spec in SPECS for name in spec.variables]
     flags = [flag for _, spec in SPECS for flag in (spec.flag, *spec.other_flags)]
     assert len(set(variables)) == len(variables)
     assert len(set(flags)) == len(flags)
@@ -120,10 +120,9 @@ def test_a_flag_wins_over_a_variable_and_a_variable_over_the_default() -> None:
     assert Settings.load(environ, {"port": None}).port == 9000
 
 
-def test_an_empty_variable_is_none_and_an_alias_counts_after_the_variable() -> None:
+def test_an_empty_variable_is_none() -> None:
     assert Settings.load({"LOCALAI_PORT": ""}).port == Settings().port
-    assert Settings.load({"API_KEY": "a,b"}).api_key == ("a", "b")
-    assert Settings.load({"API_KEY": "a", "LOCALAI_API_KEY": "b"}).api_key == ("b",)
+    assert Settings.load({"LOCALAI_API_KEY": "", "LOCALAI_API_KEY_FILE": ""}).api_key == ()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ def test_cf_04_a_flag_that_cannot_be_used_ends_the_command_with_its_name_and_val
     assert "soon" in result.output
 
 
-@pytest.mark.parametrize("variable", ["LOCALAI_API_KEY", "API_KEY", "LOCALAI_REGISTRATION_TOKEN"])
+@pytest.mark.parametrize("variable", ["LOCALAI_API_KEY", "LOCALAI_REGISTRATION_TOKEN"])
 @pytest.mark.parametrize("text", ["ключ", "schlüssel", "a\nb", "a\x7fb", "a\N{NO-BREAK SPACE}a"])
 def test_a_key_that_no_client_can_send_is_refused_at_start_and_not_shown(variable: str, text: str) -> None:
     with pytest.raises(BadSetting) as refused:

@@ -18,7 +18,7 @@ _FAULT = ("fault", "fault-slow")
 
 def inherited() -> dict[str, str]:
     """The agent's environment without secrets and without what is meant for its own interpreter."""
-    secret = {name for _, spec in Settings.specs() if spec.secret for name in (spec.variable, *spec.aliases)}
+    secret = {name for _, spec in Settings.specs() if spec.secret for name in spec.variables}
     return {name: value for name, value in os.environ.items() if name not in secret | _INTERPRETER}
 
 

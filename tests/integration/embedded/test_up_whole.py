@@ -233,10 +233,13 @@ def test_a_frontend_that_never_becomes_ready_is_said_with_its_last_words(install
     assert "Traceback" not in refused.stderr.splitlines()[0]
 
 
+FIRST, SECOND = "first-" + "1" * 20, "second-" + "2" * 20
+
+
 def test_a_given_key_is_the_one_in_force(installation: Installation) -> None:
-    installation.up(LOCALAI_API_KEY="first,second")
-    assert (installation.state / "api-key").read_text() == "first\n"
-    assert installation.starts("web")[0]["LOCALAI_API_KEY"] == "first,second"
+    installation.up(LOCALAI_API_KEY=f"{FIRST},{SECOND}")
+    assert (installation.state / "api-key").read_text() == f"{FIRST}\n"
+    assert installation.starts("web")[0]["LOCALAI_API_KEY"] == f"{FIRST},{SECOND}"
 
 
 # The parts on servers of others

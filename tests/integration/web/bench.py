@@ -32,7 +32,7 @@ from tests.fakes.grpc_backend import GrpcBackend
 from tests.fakes.inference import Script
 from tests.loopback import LIMIT_S, eventually, free_port
 
-KEY = "integration-key"
+KEY = "integration-key-of-these-tests"
 TOKEN = "integration-token"
 #: Windows a tenth of their defaults, so that a lapse can be seen.
 WINDOWS = {

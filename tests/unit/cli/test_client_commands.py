@@ -43,7 +43,7 @@ FAILED = {**LOAD, "state": "failed", "error": "the disk is full", "finished_at":
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     for _, spec in Settings.specs():
-        for name in (spec.variable, *spec.aliases):
+        for name in spec.variables:
             monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOCALAI_STATE_DIR", str(tmp_path))
 

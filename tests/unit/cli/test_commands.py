@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import localai
-from localai.cli import jobs, main, nodes, output, up
+from localai.cli import jobs, keys, main, nodes, output, up
 from localai.cli import run as run_command
 from localai.cli.client import ServerError, error_text
 from localai.cli.exit_codes import ExitCode
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for _, spec in Settings.specs():
-        for name in (spec.variable, *spec.aliases):
+        for name in spec.variables:
             monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOCALAI_STATE_DIR", str(tmp_path))
 
@@ -120,6 +120,30 @@ def test_se_01_a_missing_registration_token_is_said_aloud(
     assert "WARNING: LOCALAI_REGISTRATION_TOKEN is empty" in err
     assert "its HTTP server on 0.0.0.0:50050 shows the logs of model processes" in err
     assert "WARNING: LOCALAI_NATS_URL is empty" in err and "up to 5 s later" in err
+
+
+@pytest.mark.parametrize("key", ["short", "long-enough-for-a-server,short", "nineteen-characters"])
+@pytest.mark.parametrize(
+    "command", [("run", "--database-url", "postgresql://u@h/d", "--broker-url", "redis://h"), ("up",)]
+)
+def test_a_server_refuses_a_key_that_could_be_guessed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...], key: str
+) -> None:
+    code, _, err = run(capsys, *command, "--state-dir", str(tmp_path / "state"), "--api-key", key)
+    assert code == ExitCode.USAGE and "LOCALAI_API_KEY" in err and "at least 20 characters" in err
+    assert "openssl rand" in err and "short" not in err and "Traceback" not in err
+    assert not (tmp_path / "state").exists(), "a refused start leaves nothing behind"
+
+
+def test_the_key_of_another_program_is_reported_and_not_used(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "of-another-program-entirely")
+    keys.check(Settings.load())
+    assert "API_KEY is set and is not used" in capsys.readouterr().err
+    keys.check(Settings.load(flags={"api_key": "given-for-this-very-server"}))
+    assert capsys.readouterr().err == ""
+    assert "API_KEY is not used" in error_text(401, "{}")
 
 
 def test_a_worker_beside_up_reads_the_urls_from_its_state_folder(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for _, spec in Settings.specs():
-        for name in (spec.variable, *spec.aliases):
+        for name in spec.variables:
             monkeypatch.delenv(name, raising=False)
 
 

@@ -17,6 +17,8 @@ from localai.errors import StartRefused
 
 pytestmark = pytest.mark.unit
 
+GIVEN = "given-by-an-administrator"
+
 
 def test_a_private_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
     path = tmp_path / "secret"
@@ -85,16 +87,24 @@ def test_a_kept_admin_key_that_no_client_can_send_is_refused_with_its_file_and_a
     with pytest.raises(StartRefused, match=r"api-key cannot be used; accepted: .*ASCII") as refused:
         admin_key(folder, "")
     assert key not in refused.value.message
-    assert admin_key(folder, "given") == "given"
-    assert admin_key(folder, "") == "given"
+    assert admin_key(folder, GIVEN) == GIVEN
+    assert admin_key(folder, "") == GIVEN
 
 
 def test_a_given_admin_key_is_the_one_in_the_file(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
     admin_key(folder, "")
-    assert admin_key(folder, "given") == "given"
-    assert folder.api_key.read_text() == "given\n"
-    assert admin_key(folder, "") == "given"
+    assert admin_key(folder, GIVEN) == GIVEN
+    assert folder.api_key.read_text() == f"{GIVEN}\n"
+    assert admin_key(folder, "") == GIVEN
+
+
+def test_a_kept_admin_key_that_could_be_guessed_is_refused_with_its_file(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path)
+    folder.api_key.write_text("nineteen-characters\n")
+    with pytest.raises(StartRefused, match=r"api-key has 19 characters.*at least 20.*a new key is drawn") as refused:
+        admin_key(folder, "")
+    assert "nineteen" not in refused.value.message
 
 
 def test_an_empty_key_file_is_no_key(tmp_path: Path) -> None:

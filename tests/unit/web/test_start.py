@@ -57,7 +57,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str
     environment = kept | {
         "LOCALAI_AUTH_DATABASE_URL": "postgresql://user:password@127.0.0.1:1/none",
         "LOCALAI_BROKER_URL": "redis://127.0.0.1:1/0",
-        "LOCALAI_API_KEY": "a-key",
+        "LOCALAI_API_KEY": "a-key-of-twenty-characters",
         "LOCALAI_STATE_DIR": str(tmp_path_factory.mktemp("state")),
     }
     done = subprocess.run(
