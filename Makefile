@@ -71,6 +71,7 @@ check: setup ## format, lint, types, imports, generated files
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m localai.settings --check docs/reference/settings.md
 	$(BIN)/python -m web.errors --check docs/reference/errors.md
+	$(BIN)/python -m web.limits --check docs/reference/limits.md
 	$(BIN)/python -m localai.cli.reference --check docs/reference/cli.md
 	$(BIN)/python -m localai.metrics --check docs/reference/metrics.md
 	$(BIN)/python -m tests.acceptance.crash_table --check docs/reference/crash-points.md
@@ -81,6 +82,7 @@ fmt: setup ## format the code and refresh generated pages
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m localai.settings --write docs/reference/settings.md
 	$(BIN)/python -m web.errors --write docs/reference/errors.md
+	$(BIN)/python -m web.limits --write docs/reference/limits.md
 	$(BIN)/python -m localai.cli.reference --write docs/reference/cli.md
 	$(BIN)/python -m localai.metrics --write docs/reference/metrics.md
 	$(BIN)/python -m tests.acceptance.crash_table --write docs/reference/crash-points.md

@@ -4,7 +4,8 @@
     ├── BadSetting            start refused: a setting cannot be used
     ├── StartRefused          start refused: the machine is not as needed (port taken, folder unusable)
     ├── BadInput              the caller's fault; names the field, the value and what would be accepted
-    │   └── BodyTooLarge
+    │   ├── BodyTooLarge
+    │   └── RequestTooComplex     the structure of a body would cost too much, whatever its size
     ├── NotAuthenticated      no key, or a wrong one
     ├── NotAuthorized         a key that may not do this
     ├── NotFound              nothing of that name or id
@@ -50,6 +51,7 @@ HTTP status, ``error.code`` and ``Retry-After`` of each stand in one table in ``
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -79,14 +81,49 @@ class StartRefused(LocalAIError):
     """The process cannot start."""
 
 
+#: Characters of a value, and of the name of a field, in the text of an error.
+_SHOWN, _NAMED = 80, 200
+
+
+def shown(value: object) -> str:
+    """The beginning of a value's repr, which costs no more if the value is large."""
+    text = ""
+    for piece in _pieces(value):
+        text += piece
+        if len(text) > _SHOWN:
+            return text[: _SHOWN - 3] + "..."
+    return text
+
+
+def _pieces(value: object) -> Iterator[str]:
+    """The repr of a value of JSON, a piece at a time."""
+    if isinstance(value, str):
+        yield repr(value[: _SHOWN + 1])
+    elif isinstance(value, list):
+        yield "["
+        for place, item in enumerate(value):
+            yield ", " if place else ""
+            yield from _pieces(item)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for place, (key, item) in enumerate(value.items()):
+            yield ", " if place else ""
+            yield from _pieces(key)
+            yield ": "
+            yield from _pieces(item)
+        yield "}"
+    else:
+        yield repr(value)
+
+
 class BadInput(LocalAIError):
     """The request cannot be used."""
 
     def __init__(self, field: str, value: object, accepted: str, message: str | None = None) -> None:
+        field = field if len(field) <= _NAMED else field[: _NAMED - 3] + "..."
         self.field, self.value, self.accepted = field, value, accepted
-        shown = repr(value)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
-        super().__init__(message or f"{field}: {shown} cannot be used; accepted: {accepted}")
+        super().__init__(message or f"{field}: {shown(value)} cannot be used; accepted: {accepted}")
 
 
 class BodyTooLarge(BadInput):
@@ -97,6 +134,13 @@ class BodyTooLarge(BadInput):
         super().__init__(
             "body", "", "", f"the request body is larger than {limit_bytes} bytes; LOCALAI_UPLOAD_LIMIT sets the limit"
         )
+
+
+class RequestTooComplex(BadInput):
+    """The structure of the request body is more than the limit."""
+
+    def __init__(self, most: int, what: str) -> None:
+        super().__init__("body", "", "", f"body: the request is too complex; accepted: at most {most} {what}")
 
 
 class NotAuthenticated(LocalAIError):

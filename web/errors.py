@@ -54,6 +54,9 @@ TABLE: dict[type[LocalAIError], Row] = {
     ),
     UnusableNumber: Row(422, "invalid_value", _INVALID, "Rerank: `top_n` is below 1."),
     errors.BodyTooLarge: Row(413, "request_too_large", _INVALID, "The body is larger than `LOCALAI_UPLOAD_LIMIT`."),
+    errors.RequestTooComplex: Row(
+        413, "request_too_complex", _INVALID, "The body holds more than its structure may ([limits](limits.md))."
+    ),
     errors.NotAuthenticated: Row(401, "invalid_api_key", _INVALID, "No key, or a wrong one."),
     errors.NotAuthorized: Row(403, "not_allowed", "authorization_error", "The key may not do this."),
     WriteWithoutToken: Row(

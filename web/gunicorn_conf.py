@@ -66,6 +66,10 @@ workers = _settings.web_workers
 worker_class = "web.http_worker.Worker"
 # The application reads X-Forwarded-Proto itself; gunicorn would refuse requests whose proxies disagree.
 secure_scheme_headers: dict[str, str] = {}
+# The application lies at the root of every address. By default a client on this machine and the environment could say
+# otherwise, and the server would fail every request whose path disagrees.
+forwarder_headers = ""
+raw_env = ["SCRIPT_NAME="]
 # A thousand requests may wait for one model, and as many connections be kept alive, while others are served.
 worker_connections = 4000
 backlog = 4096

@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Response, request
 
+from localai.whole_numbers import whole_number
 from web.client_watch import ClientWatch
 
 #: A comment this often keeps connections open that proxies would close for silence.
@@ -54,7 +55,7 @@ def _escaped(piece: bytes) -> bytes:
 def last_event_id() -> int:
     """Where a client that comes back wants to go on; 0 is the beginning."""
     text = request.headers.get("Last-Event-ID") or request.args.get("after") or "0"
-    return int(text) if text.isdecimal() else 0
+    return whole_number(text) or 0
 
 
 def stream(events: Generator[bytes], watch: ClientWatch, close: Callable[[], None] | None = None) -> Response:

@@ -10,14 +10,20 @@ from __future__ import annotations
 from typing import Protocol
 
 import gevent
+from gunicorn.http.errors import ParseException
+
+from web import body_pieces
 
 LIMIT_BYTES = 64 * 1024 * 1024
 LIMIT_S = 5.0
-_PIECE_BYTES = 256 * 1024
 
 
-class Body(Protocol):
-    def read(self, size: int) -> bytes: ...
+class Body(body_pieces.Body, Protocol):
+    """A body of gunicorn."""
+
+    @property
+    def failed(self) -> bool:
+        """A read has failed: where the next request begins is not known."""
 
 
 class Request(Protocol):
@@ -42,13 +48,10 @@ def finish(request: Request) -> None:
 
 
 def _ends(body: Body) -> bool:
-    left = LIMIT_BYTES
+    read = 0
     try:
-        while left > 0:
-            piece = body.read(min(_PIECE_BYTES, left))
-            if not piece:
-                return True
-            left -= len(piece)
-    except OSError:  # a chunk that is none, or a connection that broke
+        for piece in body_pieces.pieces(body, LIMIT_BYTES):
+            read += len(piece)
+    except (OSError, ParseException):  # a chunk or a trailer that is none, or a connection that broke
         return False
-    return False
+    return read < LIMIT_BYTES and not body.failed

@@ -61,7 +61,7 @@ def is_there(node: HasHttp) -> bool:
 
 def _ask(node: HasHttp, target: str, token: str, timeout_s: float = TIMEOUT_S) -> tuple[int, bytes]:
     host, _, port = node.http_address.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or len(port) > 5:
         raise WorkerSilent(f"node {node.name} did not say where its HTTP server is")
     try:
         with closing(http.client.HTTPConnection(host, int(port), timeout=timeout_s)) as connection:

@@ -13,8 +13,13 @@ from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from localai.errors import BadInput
+from localai.whole_numbers import BIGINT
 
 V = TypeVar("V")
+
+#: Fields of a report whose column is an integer; the others are bigints.
+_INTEGERS = frozenset({"file_index", "files_total", "slot", "pid"})
+_INTEGER = 2**31 - 1
 
 
 class Cause(StrEnum):
@@ -215,8 +220,8 @@ class Report:
         """Raises BadInput with the field that cannot be used."""
         try:
             return cls(
-                incarnation=int(body["incarnation"]),
-                seq=int(body["seq"]),
+                incarnation=_number(body, "incarnation"),
+                seq=_number(body, "seq"),
                 operations=tuple(_operation(item) for item in body.get("operations", ())),
                 processes=tuple(_typed(ProcessReport(**item)) for item in body.get("processes", ())),
             )
@@ -224,6 +229,14 @@ class Report:
             raise BadInput(str(error.args[0]), None, "a value") from None
         except (TypeError, ValueError) as error:
             raise BadInput("report", str(error), "a report of this version") from None
+
+
+def _number(body: Mapping[str, Any], name: str) -> int:
+    """The whole number of a field, which a bigint column can hold. Raises BadInput, KeyError."""
+    found = body[name]
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= BIGINT or found % 1:
+        raise BadInput(name, found, "a whole number from 0")
+    return int(found)
 
 
 def _operation(item: Mapping[str, Any]) -> OperationReport:
@@ -249,6 +262,9 @@ def _typed(value: V) -> V:
         # JSON has one kind of number for people, and true is none of them.
         if not isinstance(found, accepted) or (isinstance(found, bool) and bool not in accepted):
             raise BadInput(name, found, " or ".join(one.__name__ for one in accepted))
+        most = _INTEGER if name in _INTEGERS else BIGINT
+        if isinstance(found, int) and not -most <= found <= most:
+            raise BadInput(name, found, f"a whole number up to {most}")
     return value
 
 

@@ -17,6 +17,7 @@ from flask import Blueprint, Response, request
 
 from localai.errors import NotAuthorized, NotFound
 from localai.models.paths import find_file, is_config, require_folder
+from localai.whole_numbers import whole_number
 from web.access import Access, open_to
 from web.identity import bearer
 from web.services import services
@@ -26,7 +27,7 @@ blueprint = Blueprint("node_files", __name__)
 #: Larger pieces make other requests wait longer, smaller ones cost more of this process.
 PIECE_BYTES = 256 * 1024
 
-_RANGE = re.compile(r"bytes=(\d+)-(\d*)|bytes=-(\d+)")
+_RANGE = re.compile(r"bytes=([0-9]+)-([0-9]*)|bytes=-([0-9]+)")
 
 
 @blueprint.get("/api/node/<node_id>/files/<path:path>")
@@ -84,13 +85,19 @@ def wanted_range(header: str | None, size: int) -> Range | None:
         return Range(0, size, partial=False)
     first, last, suffix = match.groups()
     if suffix is not None:
-        length = min(int(suffix), size)
+        length = _bytes(suffix, size)
         return Range(size - length, length, partial=True) if length else None
-    start = int(first)
-    end = min(int(last), size - 1) if last else size - 1
+    start = _bytes(first, size)
+    end = _bytes(last, size - 1) if last else size - 1
     if start > end:
         return None
     return Range(start, end - start + 1, partial=True)
+
+
+def _bytes(digits: str, most: int) -> int:
+    found = whole_number(digits, most)
+    assert found is not None  # the pattern allows digits only
+    return found
 
 
 class _Pieces:

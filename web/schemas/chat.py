@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marshmallow import Schema, ValidationError, fields, pre_load, validate
+from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
 
 from localai.errors import BadInput
 from localai.inference.convert import ChatRequest, Message
-from web.schemas.fields import Number, Switch, Whole, load, text, whole
+from web import limits
+from web.schemas.fields import Entries, Items, Number, Switch, Whole, load, text, whole
 from web.schemas.sampling import SamplingFields, model_name, sampling_of, stop_of
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -27,11 +28,6 @@ _NOT_OFFERED = {
 }
 
 
-class _Part(Schema):
-    type = fields.String(required=True)
-    text = fields.String()
-
-
 class _Message(Schema):
     role = fields.String(required=True, validate=validate.OneOf(_ROLES))
     content = fields.Raw(allow_none=True, load_default=None)
@@ -39,7 +35,7 @@ class _Message(Schema):
     tool_call_id = text(256)
     reasoning = text()
     reasoning_content = text()
-    tool_calls = fields.List(fields.Dict(keys=fields.String()), allow_none=True, load_default=None)
+    tool_calls = Items(fields.Dict(), limits.TOOL_CALLS, allow_none=True, load_default=None)
 
 
 class _StreamOptions(Schema):
@@ -48,23 +44,25 @@ class _StreamOptions(Schema):
 
 class _Chat(SamplingFields):
     model = model_name()
-    messages = fields.List(fields.Nested(_Message), required=True, validate=validate.Length(1))
+    messages = Items(fields.Nested(_Message, unknown=EXCLUDE), limits.MESSAGES, least=1, required=True)
     stream = Switch(allow_none=True, load_default=False)
-    stream_options = fields.Nested(_StreamOptions, allow_none=True, load_default=None)
+    stream_options = fields.Nested(_StreamOptions, unknown=EXCLUDE, allow_none=True, load_default=None)
     n = Whole(allow_none=True, load_default=1)
     max_completion_tokens = whole(0)
 
-    tools = fields.List(fields.Dict(keys=fields.String()), allow_none=True, load_default=None)
+    tools = Items(fields.Dict(), limits.TOOLS, allow_none=True, load_default=None)
     tool_choice = fields.Raw(allow_none=True, load_default=None)
     parallel_tool_calls = Switch(allow_none=True, load_default=None)
-    response_format = fields.Dict(keys=fields.String(), allow_none=True, load_default=None)
+    response_format = fields.Dict(allow_none=True, load_default=None)
     grammar = text()
     logprobs = Switch(allow_none=True, load_default=False)
     top_logprobs = whole(0, 20)
-    logit_bias = fields.Dict(keys=fields.String(), values=Number(), allow_none=True, load_default=None)
-    modalities = fields.List(fields.String(validate=validate.Equal("text")), allow_none=True, load_default=None)
+    logit_bias = Entries(Number(), limits.LOGIT_BIAS, allow_none=True, load_default=None)
+    modalities = Items(
+        fields.String(validate=validate.Equal("text")), limits.MODALITIES, allow_none=True, load_default=None
+    )
     reasoning_effort = fields.String(validate=validate.OneOf(_EFFORTS), allow_none=True, load_default=None)
-    metadata = fields.Dict(keys=fields.String(), values=fields.String(), allow_none=True, load_default=None)
+    metadata = Entries(fields.String(), limits.METADATA, allow_none=True, load_default=None)
 
     @pre_load
     def refuse_what_is_not_offered(self, body: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
@@ -131,6 +129,8 @@ def _content(name: str, content: Any) -> str:
         return content
     if not isinstance(content, list):
         raise BadInput(name, content, "a text, or a list of text parts")
+    if len(content) > limits.PARTS.most:
+        raise BadInput(name, len(content), f"a text, or at most {limits.PARTS.most} text parts")
     texts = []
     for place, part in enumerate(content):
         if not isinstance(part, dict) or not isinstance(part.get("type"), str):

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marshmallow import Schema, ValidationError, fields, pre_load
+from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load
 
 from localai.errors import BadInput
 from localai.inference.convert import Sampling
-from web.schemas.fields import Number, Switch, load, text
+from web import limits
+from web.schemas.fields import Entries, Number, Switch, load, text
 from web.schemas.sampling import SamplingFields, model_name, sampling_of, stop_of
-
-#: Prompts of one request. Each is an answer of its own, and a caller waits for all of them.
-PROMPTS_LIMIT = 128
 
 #: Parameters that would change the answer and are not offered: the values that change nothing, and what to do instead.
 _NOT_OFFERED: Mapping[str, tuple[tuple[Any, ...], str]] = {
@@ -36,9 +34,9 @@ class _Completion(SamplingFields):
     model = model_name()
     prompt = fields.Raw(required=True)
     stream = Switch(allow_none=True, load_default=False)
-    stream_options = fields.Nested(_StreamOptions, allow_none=True, load_default=None)
+    stream_options = fields.Nested(_StreamOptions, unknown=EXCLUDE, allow_none=True, load_default=None)
     grammar = text()
-    logit_bias = fields.Dict(keys=fields.String(), values=Number(), allow_none=True, load_default=None)
+    logit_bias = Entries(Number(), limits.LOGIT_BIAS, allow_none=True, load_default=None)
 
     @pre_load
     def refuse_what_is_not_offered(self, body: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
@@ -84,8 +82,12 @@ def read_completion(body: Mapping[str, Any]) -> CompletionCall:
 def _prompts(given: Any) -> Sequence[str]:
     if isinstance(given, str):
         return (_prompt("prompt", given),)
-    if not isinstance(given, list) or not 1 <= len(given) <= PROMPTS_LIMIT:
-        raise BadInput("prompt", given, f"a text, or a list of 1 to {PROMPTS_LIMIT} texts")
+    # Each is an answer of its own, and a caller waits for all of them.
+    most = limits.PROMPTS.most
+    if isinstance(given, list) and len(given) > most:
+        raise BadInput("prompt", len(given), f"a text, or a list of 1 to {most} texts")
+    if not isinstance(given, list) or not given:
+        raise BadInput("prompt", given, f"a text, or a list of 1 to {most} texts")
     return tuple(_prompt(f"prompt[{place}]", item) for place, item in enumerate(given))
 
 

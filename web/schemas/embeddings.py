@@ -9,12 +9,14 @@ from typing import Any
 from marshmallow import Schema, fields, validate
 
 from localai.errors import BadInput
+from web import limits
 from web.schemas.fields import load, whole
 from web.schemas.sampling import model_name
+from web.turns import Turns
 
-#: Inputs of one request, as in the original API. Each is a call of its own.
-INPUTS_LIMIT = 2048
 _TOKENS = range(2**31)
+#: Tokens that are checked between two turns of other requests.
+_TURN_TOKENS = 4096
 
 #: One input: a text, or the tokens of one.
 Input = str | Sequence[int]
@@ -57,9 +59,10 @@ def _inputs(given: Any) -> Sequence[Input]:
         return (_input("input", given),)
     if not isinstance(given, list) or not given:
         raise BadInput("input", given, "a text, a list of texts, a list of tokens, or a list of such lists")
-    if len(given) > INPUTS_LIMIT:
-        text = f"input: {len(given)} inputs are too many for one request; accepted: 1 to {INPUTS_LIMIT}"
-        raise BadInput("input", len(given), f"1 to {INPUTS_LIMIT} inputs", text)
+    most = limits.INPUTS.most  # as in the original API; each is a call of its own
+    if len(given) > most:
+        text = f"input: {len(given)} inputs are too many for one request; accepted: 1 to {most}"
+        raise BadInput("input", len(given), f"1 to {most} inputs", text)
     return tuple(_input(f"input[{place}]", item) for place, item in enumerate(given))
 
 
@@ -73,7 +76,10 @@ def _input(name: str, given: Any) -> Input:
         return given
     if not _is_tokens(given):
         raise BadInput(name, given, "a text that is not empty, or a list of tokens that is not empty")
+    turns = Turns()
     for place, token in enumerate(given):
+        if not place % _TURN_TOKENS:
+            turns.give()
         if isinstance(token, bool) or not isinstance(token, int) or token not in _TOKENS:
             raise BadInput(f"{name}[{place}]", token, "the number of a token, from 0")
     return tuple(given)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
 
-from localai.errors import BadInput
+from localai.errors import BadInput, shown
+from web.limits import Limit
+from web.turns import Turns
 
 _INT32 = 2**31 - 1
 
@@ -42,6 +44,59 @@ class Switch(fields.Boolean):
         return value
 
 
+class Items(fields.List):
+    """A list whose length is checked before its items. The first wrong item ends the check.
+
+    Its parent checks all items and gathers what is wrong with each of them.
+    """
+
+    def __init__(self, inner: fields.Field[Any], limit: Limit, *, least: int = 0, **options: Any) -> None:
+        super().__init__(inner, **options)
+        self._least, self._most = least, limit.most
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise self.make_error("invalid")
+        check_length(value, self._least, self._most)
+        found, turns = [], Turns()
+        for place, item in enumerate(value):
+            try:
+                found.append(self.inner.deserialize(item, **kwargs))
+            except ValidationError as error:
+                raise ValidationError({place: error.messages}) from None  # type: ignore[dict-item]
+            turns.give()
+        return found
+
+
+class Entries(fields.Dict):
+    """An object whose length is checked before its values. The first wrong value ends the check."""
+
+    def __init__(self, values: fields.Field[Any], limit: Limit, **options: Any) -> None:
+        super().__init__(values=values, **options)
+        self._most = limit.most
+
+    def _deserialize(
+        self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any
+    ) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self.make_error("invalid")
+        check_length(value, 0, self._most)
+        found, turns = {}, Turns()
+        for key, item in value.items():
+            try:
+                found[key] = self.value_field.deserialize(item, **kwargs)
+            except ValidationError as error:
+                raise ValidationError({key: {"value": error.messages}}) from None  # type: ignore[dict-item]
+            turns.give()
+        return found
+
+
+def check_length(value: Sized, least: int, most: int) -> None:
+    """Raises ValidationError, which does not show the value: it may be large."""
+    if not least <= len(value) <= most:
+        raise ValidationError(f"{len(value)} entries; accepted: {least} to {most}")
+
+
 def whole(least: int = -_INT32 - 1, most: int = _INT32, **options: Any) -> Whole:
     """A whole number within bounds that the backend protocol can carry."""
     return Whole(validate=validate.Range(least, most), allow_none=True, load_default=None, **options)
@@ -68,13 +123,8 @@ def load(schema: Schema, body: Mapping[str, Any]) -> Any:
     except ValidationError as error:
         path, message = _first(error.messages)
         name, (given, value) = _name(path) or "body", _value(body, path)
-        text = f"{name}: {_shown(value)} cannot be used: {message}" if given else f"{name}: {message}"
+        text = f"{name}: {shown(value)} cannot be used: {message}" if given else f"{name}: {message}"
         raise BadInput(name, value, message, text) from None
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 def _first(messages: Any) -> tuple[list[Any], str]:

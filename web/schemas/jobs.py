@@ -10,6 +10,7 @@ from localai.errors import BadInput
 from localai.ids import JobId, NodeId, is_uuid
 from localai.jobs.job import State
 from localai.jobs.ports import JobFilter
+from localai.whole_numbers import whole_number
 
 _LIMIT, _MOST = 50, 500
 
@@ -46,9 +47,10 @@ def _node(text: str | None) -> NodeId | None:
 def _limit(text: str | None) -> int:
     if text is None or text == "":
         return _LIMIT
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST:
+    found = whole_number(text)
+    if found is None or not 1 <= found <= _MOST:
         raise BadInput("limit", text, f"a whole number from 1 to {_MOST}")
-    return int(text)
+    return found
 
 
 def _before(text: str | None, created_at: CreatedAt) -> tuple[datetime, JobId] | None:

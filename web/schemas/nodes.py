@@ -13,22 +13,20 @@ from localai.errors import BadInput
 from localai.nodes.credentials import hash_of
 from localai.nodes.holding_rules import Holdings, holdings_of
 from localai.nodes.rules import Figures, NodeType, Registration
-from web.schemas.fields import Whole, load, number, text, whole
-
-#: A bigint column; every size in bytes of a machine lies far below.
-_BIGINT = 2**63 - 1
-#: Files in one report. Agents name far fewer.
-_FILES_MOST = 10_000
+from localai.whole_numbers import BIGINT
+from web import limits
+from web.schemas.fields import Entries, Items, Whole, load, number, text, whole
 
 
 def _bytes() -> Whole:
-    return whole(0, _BIGINT)
+    # Every size in bytes of a machine lies far below.
+    return whole(0, BIGINT)
 
 
 class _HeldFile(Schema):
     path = fields.String(required=True, validate=validate.Length(1, 4096))
     sha256 = fields.String(required=True, validate=validate.Regexp("[0-9a-f]{12,64}$"))
-    bytes = Whole(required=True, validate=validate.Range(0, _BIGINT))
+    bytes = Whole(required=True, validate=validate.Range(0, BIGINT))
 
 
 class _Figures(Schema):
@@ -45,14 +43,11 @@ class _Figures(Schema):
     cpu_logical_cores = whole(0)
     cpu_usage_percent = number(0, 100_000)
     cpu_load_1 = number(0, 1_000_000)
-    staged_files = fields.List(
-        fields.Nested(_HeldFile, unknown=EXCLUDE),
-        allow_none=True,
-        load_default=None,
-        validate=validate.Length(max=_FILES_MOST),
+    staged_files = Items(
+        fields.Nested(_HeldFile, unknown=EXCLUDE), limits.STAGED_FILES, allow_none=True, load_default=None
     )
-    process_memory = fields.Dict(
-        keys=fields.String(), values=Whole(validate=validate.Range(0, _BIGINT)), allow_none=True, load_default=None
+    process_memory = Entries(
+        Whole(validate=validate.Range(0, BIGINT)), limits.PROCESS_MEMORY, allow_none=True, load_default=None
     )
 
 
@@ -65,20 +60,20 @@ class _Registration(_Figures):
     version = text(64)
     capability = text(64)
     reports_operations = fields.Boolean(load_default=False)
-    labels = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
+    labels = Entries(fields.String(), limits.LABELS, load_default=dict)
     max_replicas_per_model = whole(0)
-    after = whole(0, _BIGINT)
+    after = whole(0, BIGINT)
     secret = fields.String(load_default=None, allow_none=True, validate=validate.Length(1, 512))
 
 
 class _Heartbeat(_Figures):
-    incarnation = whole(0, _BIGINT)
+    incarnation = whole(0, BIGINT)
 
 
 class _Claim(Schema):
-    op_generation = Whole(required=True)
-    incarnation = Whole(required=True)
-    seq = whole(0, _BIGINT)
+    op_generation = Whole(required=True, validate=validate.Range(0, BIGINT))
+    incarnation = Whole(required=True, validate=validate.Range(0, BIGINT))
+    seq = whole(0, BIGINT)
 
 
 @dataclass(frozen=True, slots=True)

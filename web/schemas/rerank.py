@@ -9,18 +9,16 @@ from typing import Any
 from marshmallow import Schema, fields, validate
 
 from localai.errors import BadInput
+from web import limits
 from web.errors import UnusableNumber
 from web.schemas.fields import Switch, Whole, load
 from web.schemas.sampling import model_name
-
-#: Documents of one request: as many as an embeddings request may have inputs.
-DOCUMENTS_LIMIT = 2048
 
 
 class _Rerank(Schema):
     model = model_name()
     query = fields.String(required=True, validate=validate.Length(1))
-    documents = fields.List(fields.Raw(), required=True)
+    documents = fields.Raw(required=True)
     top_n = Whole(allow_none=True, load_default=None)
     return_documents = Switch(allow_none=True, load_default=True)
 
@@ -56,10 +54,13 @@ def read_rerank(body: Mapping[str, Any]) -> RerankCall:
     )
 
 
-def _documents(given: Sequence[Any]) -> Sequence[str]:
-    if not 1 <= len(given) <= DOCUMENTS_LIMIT:
-        text = f"documents: {len(given)} documents cannot be ranked; accepted: 1 to {DOCUMENTS_LIMIT}"
-        raise BadInput("documents", len(given), f"1 to {DOCUMENTS_LIMIT} documents", text)
+def _documents(given: Any) -> Sequence[str]:
+    if not isinstance(given, list):
+        raise BadInput("documents", given, "a list of documents")
+    most = limits.DOCUMENTS.most
+    if not 1 <= len(given) <= most:
+        text = f"documents: {len(given)} documents cannot be ranked; accepted: 1 to {most}"
+        raise BadInput("documents", len(given), f"1 to {most} documents", text)
     return tuple(_document(f"documents[{place}]", item) for place, item in enumerate(given))
 
 

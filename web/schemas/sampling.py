@@ -9,6 +9,7 @@ from marshmallow import Schema, fields, validate
 
 from localai.errors import BadInput
 from localai.inference.convert import Sampling
+from web import limits
 from web.schemas.fields import Switch, number, whole
 
 
@@ -52,6 +53,8 @@ def stop_of(data: Mapping[str, Any]) -> Sequence[str]:
     if stop is None:
         return ()
     texts = [stop] if isinstance(stop, str) else stop
+    if isinstance(texts, list) and len(texts) > limits.STOP.most:
+        raise BadInput("stop", len(texts), f"at most {limits.STOP.most} texts")
     if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
         raise BadInput("stop", stop, "a text, or a list of texts")
     return tuple(texts)

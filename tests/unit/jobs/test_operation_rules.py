@@ -57,6 +57,10 @@ def test_a_report_is_read_as_it_was_written() -> None:
         ("processes", "pid", None),
         ("processes", "ready", "yes"),
         ("processes", "model", 1.5),
+        ("operations", "bytes_done", 2**63),
+        ("operations", "op_generation", -(10**100)),
+        ("operations", "file_index", 2**31),
+        ("processes", "slot", 2**31),
     ],
 )
 def test_a_field_of_a_wrong_type_is_named(where: str, field: str, value: Any) -> None:
@@ -82,6 +86,14 @@ def test_a_report_without_its_numbers_is_refused(missing: str) -> None:
     with pytest.raises(BadInput) as refused:
         Report.from_json(body)
     assert refused.value.field == missing
+
+
+@pytest.mark.parametrize("name", ["incarnation", "seq"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e300, 10**100, -1, 1.5, "1", True, None, [1]])
+def test_a_number_that_no_row_can_hold_is_named(name: str, value: Any) -> None:
+    with pytest.raises(BadInput) as refused:
+        Report.from_json({**REPORT.to_json(), name: value})
+    assert refused.value.field == name
 
 
 def test_sources_of_an_order_are_those_of_the_node_that_claims_it() -> None:

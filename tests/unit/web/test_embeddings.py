@@ -14,7 +14,7 @@ from protos import backend_pb2
 from tests.fakes.inference import Asked, embeds, fails
 from tests.fakes.routing import Replica
 from tests.fakes.web import WebBench
-from web.schemas.embeddings import INPUTS_LIMIT
+from web.limits import INPUTS
 
 pytestmark = pytest.mark.unit
 
@@ -79,7 +79,7 @@ def test_every_call_carries_the_replica_s_identity_and_the_request_s_id(bench: W
 
 
 def test_as_many_inputs_as_allowed_are_all_answered_in_order(bench: WebBench) -> None:
-    given = ["x" * (1 + place % 50) for place in range(INPUTS_LIMIT)]
+    given = ["x" * (1 + place % 50) for place in range(INPUTS.most)]
     data = ask(bench, given).get_json()["data"]
     assert [round(one["embedding"][0] * 10) for one in data] == [len(text) for text in given]
 
@@ -106,7 +106,7 @@ def test_as_many_inputs_as_allowed_are_all_answered_in_order(bench: WebBench) ->
         ({"input": [True]}, "input[0]"),
         ({"input": [2**31]}, "input[0]"),
         ({"input": [[1], [2, None]]}, "input[1][1]"),
-        ({"input": ["a"] * (INPUTS_LIMIT + 1)}, "input"),
+        ({"input": ["a"] * (INPUTS.most + 1)}, "input"),
         ({"input": ["a"] * 10_000}, "input"),
         ({"input": "a", "encoding_format": "hex"}, "encoding_format"),
         ({"input": "a", "encoding_format": 3}, "encoding_format"),
@@ -126,7 +126,7 @@ def test_a_wrong_field_is_named(bench: WebBench, fields: dict[str, Any], name: s
 
 def test_too_many_inputs_are_refused_with_both_numbers_before_any_is_asked(bench: WebBench) -> None:
     message = ask(bench, ["a"] * 10_000).get_json()["error"]["message"]
-    assert "10000" in message and str(INPUTS_LIMIT) in message
+    assert "10000" in message and str(INPUTS.most) in message
     assert bench.inference.asked == []
 
 

@@ -32,6 +32,7 @@ class Jobs:
         self.row: JobView = ROW
         self.said: list[JobEvent] = []
         self.filters: list[JobFilter] = []
+        self.asked_after: list[int] = []
 
     def get(self, job_id: str) -> JobView | None:
         return self.row if job_id == ID else None
@@ -44,6 +45,7 @@ class Jobs:
         return []
 
     def events(self, job_id: str, after: int = 0) -> list[JobEvent]:
+        self.asked_after.append(after)
         return [event for event in self.said if event.id > after]
 
     def say(self, name: str) -> None:
@@ -90,7 +92,17 @@ def test_a_page_that_is_not_full_is_the_last(bench: WebBench) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["state=sleeping", "limit=many", "limit=0", "limit=501", "limit=-1", "node=nobody", "before=x"]
+    "query",
+    [
+        "state=sleeping",
+        "limit=many",
+        "limit=0",
+        "limit=501",
+        "limit=-1",
+        "node=nobody",
+        "before=x",
+        "limit=" + "9" * 4000,
+    ],
 )
 def test_a_wrong_filter_is_named(bench: WebBench, jobs: Jobs, query: str) -> None:
     response = bench.get(f"/api/jobs?{query}")
@@ -141,6 +153,18 @@ def test_a_client_that_comes_back_hears_only_what_is_new(bench: WebBench, jobs: 
     jobs.row = replace(ROW, state="succeeded")
     response = bench.client.get(f"/api/jobs/{ID}/events", headers={**bench.key(), "Last-Event-ID": "1"}, buffered=True)
     assert [event["event"] for name, event in events_of(response) if name == "event"] == ["succeeded"]
+
+
+@pytest.mark.parametrize(("given", "heard"), [("9" * 5000, 0), ("9" * 25, 0), ("-1", 2), ("\u00b2", 2), ("", 2)])
+def test_any_last_event_id_is_understood_or_ignored(bench: WebBench, jobs: Jobs, given: str, heard: int) -> None:
+    jobs.say("requested")
+    jobs.say("succeeded")
+    jobs.row = replace(ROW, state="succeeded")
+    headers = {**bench.key(), "Last-Event-ID": given}
+    response = bench.client.get(f"/api/jobs/{ID}/events", headers=headers, buffered=True)
+    assert response.status_code == 200
+    assert len([name for name, _ in events_of(response) if name == "event"]) == heard
+    assert jobs.asked_after[-1] < 2**63
 
 
 def test_a_live_job_is_followed_by_its_events_to_its_end(bench: WebBench, jobs: Jobs) -> None:

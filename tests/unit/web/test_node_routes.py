@@ -81,7 +81,10 @@ def test_a_refused_claim_is_409(bench: WebBench, operations: Operations, error: 
     assert response.get_json().get("state") == getattr(error, "state", None)
 
 
-@pytest.mark.parametrize("body", [{"op_generation": "x"}, {"op_generation": None}, {"incarnation": 1.5}])
+@pytest.mark.parametrize(
+    "body",
+    [{"op_generation": "x"}, {"op_generation": None}, {"incarnation": 1.5}, {"incarnation": 10**100}, {"seq": -1}],
+)
 def test_a_claim_that_cannot_be_read_is_400(bench: WebBench, operations: Operations, body: dict[str, Any]) -> None:
     assert claim(bench, NODE, **body).status_code == 400
     assert operations.claims == []
@@ -105,6 +108,15 @@ def test_a_report_is_answered(bench: WebBench, operations: Operations) -> None:
 def test_a_report_that_cannot_be_read_is_400(bench: WebBench, operations: Operations, body: Any) -> None:
     assert bench.client.post(f"/api/node/{NODE_ID}/report", json=body, headers=NODE).status_code == 400
     assert operations.reports == []
+
+
+@pytest.mark.parametrize("text", ["Infinity", "NaN", "1e999", "1e300", "9" * 100, "9" * 5000])
+@pytest.mark.parametrize("path", ["report", "heartbeat", "deregister", "jobs/the-job/claim"])
+def test_a_number_of_a_node_that_no_row_can_hold_is_refused(bench: WebBench, path: str, text: str) -> None:
+    body = f'{{"incarnation": {text}, "seq": 1, "op_generation": 1}}'
+    response = bench.client.post(f"/api/node/{NODE_ID}/{path}", data=body.encode(), headers=NODE)
+    assert response.status_code in (400, 413), response.text
+    assert isinstance(response.get_json()["error"], str)
 
 
 def test_a_heartbeat_may_carry_either_token_and_no_body(bench: WebBench) -> None:
@@ -249,7 +261,7 @@ def test_st_01_a_range_is_sent_as_206(bench: WebBench, header: str, start: int, 
     assert response.headers["Content-Range"] == f"bytes {start}-{end - 1}/10"
 
 
-@pytest.mark.parametrize("header", ["bytes=10-", "bytes=99-100", "bytes=-0"])
+@pytest.mark.parametrize("header", ["bytes=10-", "bytes=99-100", "bytes=-0", f"bytes={'9' * 5000}-"])
 def test_st_01_a_range_outside_is_416_with_the_size(bench: WebBench, header: str) -> None:
     (bench.models / "f").write_bytes(b"0123456789")
     response = get(bench, "f", Range=header)
@@ -257,7 +269,21 @@ def test_st_01_a_range_outside_is_416_with_the_size(bench: WebBench, header: str
     assert response.headers["Content-Range"] == "bytes */10"
 
 
-@pytest.mark.parametrize("header", [None, "bytes=5-2,7-9", "lines=1-2", "bytes=x-"])
+@pytest.mark.parametrize(
+    ("header", "data"),
+    [
+        (f"bytes=7-{'9' * 5000}", b"789"),
+        (f"bytes=-{'9' * 5000}", b"0123456789"),
+        (f"bytes={'0' * 5000}8-", b"89"),
+    ],
+)
+def test_a_range_may_have_any_number_of_digits(bench: WebBench, header: str, data: bytes) -> None:
+    (bench.models / "f").write_bytes(b"0123456789")
+    response = get(bench, "f", Range=header)
+    assert (response.status_code, response.data) == (206, data)
+
+
+@pytest.mark.parametrize("header", [None, "bytes=5-2,7-9", "lines=1-2", "bytes=x-", "bytes=\u0663-"])
 def test_a_header_of_another_form_is_ignored(header: str | None) -> None:
     wanted = wanted_range(header, 10)
     assert wanted is not None and (wanted.start, wanted.length, wanted.partial) == (0, 10, False)
@@ -278,6 +304,13 @@ def test_nothing_outside_the_models_folder_is_sent(bench: WebBench, path: str) -
     response = get(bench, path)
     assert response.status_code == 404
     assert b"private bytes" not in response.data
+
+
+@pytest.mark.parametrize("path", ["f/../f", "f/.", "f/", "f/f", "./f", "sub/../f", "f" * 3000])
+def test_a_path_in_another_spelling_is_no_file(bench: WebBench, path: str) -> None:
+    (bench.models / "sub").mkdir()
+    (bench.models / "f").write_bytes(b"x")
+    assert get(bench, path).status_code == 404
 
 
 def test_a_folder_is_no_file(bench: WebBench) -> None:

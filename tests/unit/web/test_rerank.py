@@ -11,7 +11,7 @@ import pytest
 from protos import backend_pb2
 from tests.fakes.inference import Asked, fails, ranks
 from tests.fakes.web import WebBench
-from web.schemas.rerank import DOCUMENTS_LIMIT
+from web import limits
 
 pytestmark = pytest.mark.unit
 
@@ -81,7 +81,7 @@ def test_a_top_n_below_one_is_422(bench: WebBench, top_n: int) -> None:
         ({"documents": []}, "documents"),
         ({"documents": ["one", 3]}, "documents[1]"),
         ({"documents": [{"title": "one"}]}, "documents[0]"),
-        ({"documents": ["one"] * (DOCUMENTS_LIMIT + 1)}, "documents"),
+        ({"documents": ["one"] * (limits.DOCUMENTS.most + 1)}, "documents"),
         ({"top_n": 1.5}, "top_n"),
         ({"top_n": "1"}, "top_n"),
         ({"return_documents": "no"}, "return_documents"),

@@ -1,0 +1,36 @@
+"""A body of gunicorn, read in pieces between which the other requests of the process have their turn.
+
+A client that sends faster than it is read never makes a read wait, so reading alone would hold the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from gunicorn.http.body import ChunkedReader
+
+from web.turns import Turns
+
+_PIECE_BYTES = 256 * 1024
+#: A chunk may hold one byte, and costs as much as a large one.
+_CHUNKED_PIECE_BYTES = 8 * 1024
+
+
+class Body(Protocol):
+    """A body of gunicorn."""
+
+    def read(self, size: int) -> bytes: ...
+
+
+def pieces(body: Body, most: int) -> Iterator[bytes]:
+    """At most so many bytes of a body; fewer if it ends before."""
+    turns, step = Turns(), _step(body)
+    while most > 0 and (piece := body.read(min(step, most))):
+        yield piece
+        most -= len(piece)
+        turns.give()
+
+
+def _step(body: Body) -> int:
+    return _CHUNKED_PIECE_BYTES if isinstance(getattr(body, "reader", None), ChunkedReader) else _PIECE_BYTES

@@ -1,0 +1,86 @@
+"""Limits of what one request may hold, in one place; `docs/reference/limits.md` is made from them.
+
+A request of another shape would cost this process more of its event loop than the requests beside it can spare.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from localai.generated_pages import page_command
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The largest number of something in one request."""
+
+    most: int
+    what: str
+
+
+# Of any body, counted in its bytes before it is parsed. The numbers are measured: see `tests/bench/bodies.py`.
+VALUES = Limit(400_000, "values: numbers, texts, lists and objects, at any depth")
+CONTAINERS = Limit(100_000, "lists and objects")
+NAMES = Limit(100_000, "names of fields, repeated ones included")
+DEPTH = Limit(128, "lists and objects inside each other")
+DIGITS = Limit(128, "digits of one number in a row")
+STRUCTURE = (VALUES, CONTAINERS, NAMES, DEPTH, DIGITS)
+
+# Of fields, checked before the items are looked at.
+MESSAGES = Limit(4096, "`messages` of a chat")
+PARTS = Limit(1024, "parts in the `content` of one message")
+TOOL_CALLS = Limit(512, "`tool_calls` of one message")
+TOOLS = Limit(512, "`tools` of a chat")
+LOGIT_BIAS = Limit(1024, "tokens in `logit_bias`")
+METADATA = Limit(64, "entries of `metadata`")
+MODALITIES = Limit(8, "`modalities` of a chat")
+STOP = Limit(64, "texts in `stop`")
+PROMPTS = Limit(128, "texts in the `prompt` of a completion")
+INPUTS = Limit(2048, "`input` of embeddings: texts, or lists of tokens")
+DOCUMENTS = Limit(2048, "`documents` of a rerank")
+STAGED_FILES = Limit(10_000, "`staged_files` of an agent's registration or heartbeat")
+PROCESS_MEMORY = Limit(4096, "`process_memory` of an agent's registration or heartbeat")
+LABELS = Limit(64, "`labels` of an agent's registration")
+FIELDS = (
+    *(MESSAGES, PARTS, TOOL_CALLS, TOOLS, LOGIT_BIAS, METADATA, MODALITIES, STOP, PROMPTS, INPUTS, DOCUMENTS),
+    *(STAGED_FILES, PROCESS_MEMORY, LABELS),
+)
+
+
+def limits_page() -> str:
+    """The text of `docs/reference/limits.md`."""
+    lines = [
+        "# Limits",
+        "",
+        "Made by `python -m web.limits --write docs/reference/limits.md`; do not edit.",
+        "",
+        "The size of a body has the limit `LOCALAI_UPLOAD_LIMIT` ([settings](settings.md)). Its cost lies in what it",
+        "holds, and a web process that parses a body serves no other request meanwhile, so that has limits too.",
+        "No body of 15 MB, whatever it holds, makes the other requests of its process wait for more than 300 ms at a",
+        "time; `make bench` measures it ([bench](bench.md)).",
+        "",
+        "## Structure of a body",
+        "",
+        "Counted in the bytes of every JSON body before it is parsed. A body above a limit is refused with 413",
+        "`request_too_complex`; the text names the limit. The inside of texts does not count: one text may fill the",
+        "whole body.",
+        "",
+        *_table(STRUCTURE),
+        "",
+        "## Fields",
+        "",
+        "The length of a list or object is checked before its items are. Above the limit the request is refused with",
+        "400 `invalid_value`, and `param` names the field. The first wrong item ends the check of its list.",
+        "",
+        *_table(FIELDS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(limits: tuple[Limit, ...]) -> list[str]:
+    return ["| at most | of what |", "|---:|---|", *(f"| {limit.most:,} | {limit.what} |" for limit in limits)]
+
+
+if __name__ == "__main__":
+    sys.exit(page_command("web.limits", limits_page))
