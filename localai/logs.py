@@ -12,13 +12,15 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
+from localai.escapes import CONTROLS
+
 _CONTEXT: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default=None)
 #: `scheme://user:password@` and bearer tokens.
 _SECRETS = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[Bb]earer )\S+")
 #: What would end a line, or drive the terminal of whoever reads it.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(f"[{CONTROLS}]")
 #: A value with one of these is quoted, or it would read as more than one field.
-_ODD = re.compile(r"[\s\"\x00-\x1f\x7f-\x9f]")
+_ODD = re.compile(f'[\\s"{CONTROLS}]')
 #: Longest texts in a line, in characters: a client chooses paths and names, and must not choose the size of a log.
 FIELD_LIMIT, MESSAGE_LIMIT, TRACEBACK_LIMIT = 400, 2_000, 16_000
 

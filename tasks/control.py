@@ -15,6 +15,7 @@ from localai.bus.subjects import JOB_PROGRESS, job_of
 from localai.db.engine import make_engine
 from localai.embedded.signals import SignalWait
 from localai.errors import LocalAIError, StorageUnavailable
+from localai.escapes import escaped
 from localai.ids import OwnerId, new_id
 from localai.jobs.announce import Announcer
 from localai.jobs.sweeping import Judgement, Sweep
@@ -178,7 +179,7 @@ def main() -> int:
         crash_points.arm(settings.crash_point_file)
         control = Control(settings)
     except LocalAIError as error:
-        sys.stderr.write(f"localai: {error.message}\n")
+        sys.stderr.write(f"localai: {escaped(error.message)}\n")
         return 1
     with SignalWait() as signals:
         control.run(signals)

@@ -10,6 +10,7 @@ import time
 from localai import crash_points, logs
 from localai.clock import boottime
 from localai.errors import BadSetting, NodeRemoved, StartRefused
+from localai.escapes import escaped
 from localai.nodes import secret_file
 from localai.settings import Settings
 from tasks.broker import make_broker
@@ -52,7 +53,7 @@ def main(hooks: Hooks | None = None) -> int:
         _check(settings)
         code = _serve(settings, ending, hooks or crash_hooks())
     except (BadSetting, StartRefused) as error:
-        sys.stderr.write(f"localai worker: {error.message}\n")
+        sys.stderr.write(f"localai worker: {escaped(error.message)}\n")
         return ends.EXIT_REFUSED
     if code == 0 and ending.why is Why.UNKNOWN:
         # A new program image: nothing of the old incarnation can survive in it.

@@ -13,7 +13,7 @@ from localai.cli.client import Client, ServerError, connect
 from localai.cli.exit_codes import ExitCode
 from localai.cli.nodes import find, nodes_of
 from localai.cli.options import with_settings
-from localai.cli.output import output_option, print_json, print_json_line
+from localai.cli.output import output_option, print_json, print_json_line, write_foreign
 from localai.cli.say import say
 from localai.settings import Settings
 
@@ -131,4 +131,4 @@ def _print_more(page: Page, output: str) -> None:
 def _print_part(node: str, part: Mapping[str, Any], *, prefixed: bool) -> None:
     prefix = f"[{node}#{part.get('slot')}] " if prefixed else ""
     for line in part.get("lines") or ():
-        click.echo(f"{prefix}{line}")
+        write_foreign(f"{prefix}{line}\n")

@@ -15,7 +15,7 @@ from localai.cli.client import Client, ServerError, connect, refused
 from localai.cli.exit_codes import ExitCode
 from localai.cli.load_progress import LoadProgress
 from localai.cli.options import with_settings
-from localai.cli.output import output_option, print_json
+from localai.cli.output import echo, output_option, print_json, write_foreign
 from localai.settings import Settings, parse_duration
 
 #: Longest silence of a stream: a big prompt on a slow machine.
@@ -72,7 +72,7 @@ def request_body(
 def _text(text: str | None) -> str:
     if text is None:
         if sys.stdin.isatty():
-            click.echo("Type the message; Ctrl-D on an empty line sends it.", err=True)
+            echo("Type the message; Ctrl-D on an empty line sends it.", err=True)
         text = sys.stdin.read()
     if not text.strip():
         raise click.UsageError("the message is empty: give TEXT or write to standard input")
@@ -135,11 +135,9 @@ def _print_stream(client: Client, response: Any, progress: LoadProgress) -> None
         progress.finish()
         match event:
             case Piece(text):
-                sys.stdout.write(text)
-                sys.stdout.flush()
+                write_foreign(text)
             case Failed(message):
                 raise ServerError(message)
             case Ended():
                 break
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+    write_foreign("\n")

@@ -9,6 +9,7 @@ import click
 
 from localai.cli import migrations
 from localai.cli.options import load
+from localai.cli.output import echo
 from localai.embedded import env_file
 from localai.embedded.state_folder import StateFolder
 from localai.errors import StartRefused
@@ -31,7 +32,7 @@ def upgrade(**flags: Any) -> None:
     """
     settings = _with_url(load(flags))
     migrations.upgrade(settings.database_url)
-    click.echo("The schema is up to date.")
+    echo("The schema is up to date.")
 
 
 def _with_url(settings: Settings) -> Settings:

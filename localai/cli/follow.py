@@ -15,7 +15,7 @@ from localai.cli.client import Client, ServerError
 from localai.cli.exit_codes import ExitCode
 from localai.cli.job_progress import describe, key_of
 from localai.cli.line import Line, on_terminal
-from localai.cli.output import print_json
+from localai.cli.output import echo, print_json
 from localai.settings import parse_duration
 
 #: How often the job is looked at. One answer holds the row and its children, so nothing is lost between two looks.
@@ -76,7 +76,7 @@ def finish(job: Mapping[str, Any], output: str, done: str | None = None) -> None
         raise ServerError(f"{_named(job)} {_bad_end(job)}; `localai jobs show {job.get('id')}` tells more")
     if output != "json":
         where = f" on {job['node_name']}" if job.get("node_name") not in (None, "", job.get("subject")) else ""
-        click.echo(done or f"{_named(job)} succeeded{where}{_took(job)}")
+        echo(done or f"{_named(job)} succeeded{where}{_took(job)}")
 
 
 def _duration(text: str | None) -> float | None:

@@ -13,7 +13,19 @@ from localai.cli import retry
 from localai.cli.client import connect
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
-from localai.cli.output import details, facts, moment, output_option, print_json, short, size, state_style, table
+from localai.cli.output import (
+    details,
+    echo,
+    echo_coloured,
+    facts,
+    moment,
+    output_option,
+    print_json,
+    short,
+    size,
+    state_style,
+    table,
+)
 from localai.jobs.kinds import MODEL_LOAD, MODEL_UNLOAD
 from localai.settings import Settings
 
@@ -63,7 +75,7 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
     if output == "json":
         print_json(answer)
         return
-    click.echo(
+    echo_coloured(
         table(
             answer["jobs"],
             {
@@ -81,7 +93,7 @@ def list_jobs(settings: Settings, output: str, **filters: Any) -> None:
         )
     )
     if answer.get("next"):
-        click.echo(f"\nThere are more: --before {answer['next']}")
+        echo(f"\nThere are more: --before {answer['next']}")
 
 
 @command.command("show")
@@ -94,12 +106,12 @@ def show_job(settings: Settings, job_id: str, output: str) -> None:
     if output == "json":
         print_json(job)
         return
-    click.echo(details(_described(job), _FIELDS))
+    echo_coloured(details(_described(job), _FIELDS))
     if tail := (job.get("error_detail") or {}).get("stderr_tail"):
-        click.echo("\nthe last words of the process\n" + indent(str(tail).rstrip(), "  "))
+        echo("\nthe last words of the process\n" + indent(str(tail).rstrip(), "  "))
     if job.get("children"):
-        click.echo("\nchildren\n" + indent(table(job["children"], _CHILD_COLUMNS, {"STATE": state_style}), "  "))
-    click.echo("\nevents\n" + indent(table(_events(job), _EVENT_COLUMNS, whole={"FACTS"}), "  "))
+        echo_coloured("\nchildren\n" + indent(table(job["children"], _CHILD_COLUMNS, {"STATE": state_style}), "  "))
+    echo_coloured("\nevents\n" + indent(table(_events(job), _EVENT_COLUMNS, whole={"FACTS"}), "  "))
 
 
 @command.command("cancel")
@@ -128,14 +140,14 @@ def cancel_job(settings: Settings, job_id: str, wait: bool, timeout: float | Non
     name = f"{answer.get('kind')} {answer.get('subject')}"
     match answer.get("state"):
         case "stopped" if answer.get("kind") == MODEL_UNLOAD:
-            click.echo(f"{name} is cancelled; replicas that it marked stop when their running requests have ended")
+            echo(f"{name} is cancelled; replicas that it marked stop when their running requests have ended")
         case "stopped":
-            click.echo(f"{name} is stopped")
+            echo(f"{name} is stopped")
         case "gone":
-            click.echo(f"{name} has been cancelled; its worker is of a version that confirms no stop")
+            echo(f"{name} has been cancelled; its worker is of a version that confirms no stop")
         case _:
             most = f"at the latest in {answer.get('retry_after')} s if its worker does not answer"
-            click.echo(f"{name} is being stopped; usually within seconds, {most}")
+            echo(f"{name} is being stopped; usually within seconds, {most}")
 
 
 @command.command("force")
@@ -151,7 +163,7 @@ def force_job(settings: Settings, job_id: str, output: str) -> None:
     if output == "json":
         print_json(answer)
     else:
-        click.echo(f"{answer.get('kind')} {answer.get('subject')}: {answer.get('message')}")
+        echo(f"{answer.get('kind')} {answer.get('subject')}: {answer.get('message')}")
 
 
 @command.command("watch")

@@ -7,6 +7,8 @@ import sys
 import threading
 from typing import TextIO
 
+from localai.escapes import escaped
+
 
 def on_terminal() -> bool:
     """Whether a person watches: a result that goes into a file or a pipe has no changing line beside it."""
@@ -29,6 +31,7 @@ class Line:
 
     def show(self, key: str, text: str) -> None:
         """Replace what the line says; nothing after `close`."""
+        text = escaped(text, lines=False)
         with self._lock:
             if self._closed:
                 return

@@ -12,7 +12,7 @@ from localai.cli.client import Client, body_of, connect
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.nodes import find, nodes_of
 from localai.cli.options import with_settings
-from localai.cli.output import output_option, print_json, state_style, table
+from localai.cli.output import echo, echo_coloured, output_option, print_json, state_style, table
 from localai.cli.retry import hold_s_of
 from localai.settings import Settings
 
@@ -40,9 +40,9 @@ def list_models(settings: Settings, output: str) -> None:
         "NODES": _nodes,
         "DESCRIPTION": lambda model: model.get("description"),
     }
-    click.echo(table(answer["models"], columns, {"STATE": state_style}))
+    echo_coloured(table(answer["models"], columns, {"STATE": state_style}))
     for problem in answer.get("problems") or ():
-        click.echo(f"{problem.get('file')}: {problem.get('error')}", err=True)
+        echo(f"{problem.get('file')}: {problem.get('error')}", err=True)
 
 
 @command.command()
@@ -59,7 +59,7 @@ def load(settings: Settings, model: str, wait: bool, timeout: float | None, outp
     client = connect(settings)
     response = client.send("POST", "/backend/load", json={"model": model})
     if (hold_s := hold_s_of(response)) is not None:
-        click.echo(f"the failed load holds the model for {hold_s} s more; `localai jobs retry {model}` waits", err=True)
+        echo(f"the failed load holds the model for {hold_s} s more; `localai jobs retry {model}` waits", err=True)
     answer = body_of(response)
     loading = None if answer.get("loaded") else answer.get("job_id")
     _end(client, answer, loading if wait else None, timeout, output)
@@ -99,9 +99,9 @@ def _end(client: Client, answer: Mapping[str, Any], job_id: str | None, timeout:
     elif output == "json":
         print_json(answer)
     else:
-        click.echo(str(answer.get("message")))
+        echo(str(answer.get("message")))
         if answer.get("job_id") and not answer.get("loaded"):
-            click.echo(f"job {answer['job_id']}")
+            echo(f"job {answer['job_id']}")
 
 
 def _state(model: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from localai.cli.client import Client, ServerError, connect
 from localai.cli.exit_codes import ExitCode
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
-from localai.cli.output import details, moment, output_option, print_json, size, state_style, table
+from localai.cli.output import details, echo, echo_coloured, moment, output_option, print_json, size, state_style, table
 from localai.settings import Settings
 
 _wait_option = click.option("--wait", is_flag=True, help="Wait for the end of the job, and show what is left.")
@@ -32,7 +32,7 @@ def list_nodes(settings: Settings, output: str) -> None:
     if output == "json":
         print_json(nodes)
         return
-    click.echo(
+    echo_coloured(
         table(
             nodes,
             {
@@ -62,16 +62,16 @@ def show(settings: Settings, node: str, output: str) -> None:
     if output == "json":
         print_json({**found, "models": replicas})
         return
-    click.echo(details(_described(found), list(_described(found))))
+    echo_coloured(details(_described(found), list(_described(found))))
     for line in _warnings(found):
-        click.echo(line)
-    click.echo()
-    click.echo(table(replicas, _REPLICA_COLUMNS, {"STATE": state_style}) if replicas else "no replicas")
+        echo(line)
+    echo()
+    echo_coloured(table(replicas, _REPLICA_COLUMNS, {"STATE": state_style}) if replicas else "no replicas")
     if since := found.get("silent_since"):
-        click.echo(f"takes no orders since {moment(since)}; check LOCALAI_BROKER_URL of its worker")
+        echo(f"takes no orders since {moment(since)}; check LOCALAI_BROKER_URL of its worker")
     for kept in found.get("quarantined") or ():
         failed = f"its last {kept.get('failures')} loads failed with {kept.get('cause')}"
-        click.echo(f"in quarantine: {kept.get('model')}, {failed}; `localai jobs retry {kept.get('model')}` lifts it")
+        echo(f"in quarantine: {kept.get('model')}, {failed}; `localai jobs retry {kept.get('model')}` lifts it")
 
 
 @command.command()
@@ -86,7 +86,7 @@ def approve(settings: Settings, node: str, output: str) -> None:
     if output == "json":
         print_json(answer)
     else:
-        click.echo(f"Node {found.get('name')} is approved.")
+        echo(f"Node {found.get('name')} is approved.")
 
 
 @command.command()
@@ -170,9 +170,9 @@ def _end(
     elif output == "json":
         print_json(answer)
     else:
-        click.echo(said)
+        echo(said)
         if answer.get("job_id"):
-            click.echo(f"job {answer['job_id']}")
+            echo(f"job {answer['job_id']}")
 
 
 _REPLICA_COLUMNS = {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import click
+
+from localai.escapes import encodable, escaped, escaped_json
 
 #: Longest text of one cell; an error's whole text is in `jobs show` and in the JSON.
 _CELL = 60
@@ -26,14 +29,30 @@ output_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
 )
 
 
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print a text in which names, errors or messages of the server stand; its control characters are escaped."""
+    click.echo(escaped(text), err=err)
+
+
+def echo_coloured(text: str) -> None:
+    """Print what `table` and `details` made: their cells are escaped, and only our own colours are left."""
+    click.echo(text)
+
+
+def write_foreign(text: str) -> None:
+    """Write an answer or log lines: escaped on a terminal, exact in a file or a pipe."""
+    sys.stdout.write(escaped(text) if sys.stdout.isatty() else encodable(text))
+    sys.stdout.flush()
+
+
 def print_json(value: Any) -> None:
     """The value as the server sent it."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(escaped_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def print_json_line(value: Any) -> None:
     """The value on one line, at once: for what comes bit by bit."""
-    click.echo(json.dumps(value, ensure_ascii=False))
+    click.echo(escaped_json(json.dumps(value, ensure_ascii=False)))
 
 
 def table(
@@ -87,10 +106,11 @@ def state_style(text: str) -> str:
 
 
 def details(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The named fields of one row that have a value, one a line."""
+    """The named fields of one row that have a value, one a line; further lines of a value are set in."""
     shown = [(name.replace("_", " "), row[name]) for name in names if row.get(name) not in (None, "", [], {})]
     width = max((len(name) for name, _ in shown), default=0)
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown)
+    further = "\n" + " " * (width + 2)
+    return "\n".join(f"{name.ljust(width)}  {escaped(str(value)).replace(chr(10), further)}" for name, value in shown)
 
 
 def moment(text: Any, *, exact: bool = False) -> str:
@@ -119,7 +139,7 @@ def cell(value: Any, most: int | None = _CELL) -> str:
     """One value on one line."""
     if value is None or value == "":
         return "-"
-    text = " ".join(str(value).split())
+    text = escaped(" ".join(str(value).split()), lines=False)
     return text if most is None or len(text) <= most else text[: most - 3] + "..."
 
 

@@ -13,7 +13,7 @@ from localai.cli.client import Client, ServerError, body_of, connect
 from localai.cli.exit_codes import ExitCode
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
-from localai.cli.output import output_option, print_json
+from localai.cli.output import echo, output_option, print_json
 from localai.ids import is_uuid
 from localai.settings import Settings
 
@@ -40,9 +40,9 @@ def command(settings: Settings, job_or_model: str, wait: bool, timeout: float | 
     elif output == "json":
         print_json(answer)
     else:
-        click.echo(str(answer.get("message")))
+        echo(str(answer.get("message")))
         if not answer.get("loaded"):
-            click.echo(f"job {answer.get('job_id')}")
+            echo(f"job {answer.get('job_id')}")
 
 
 def path_of(job_or_model: str) -> str:
@@ -66,7 +66,7 @@ def ask(
         if timeout_s is not None and waited + hold_s > timeout_s:
             text = f"the failed load holds the model for {hold_s} s more; its quarantine is lifted"
             raise ServerError(text, code=ExitCode.TIMED_OUT)
-        click.echo(f"the failed load holds the model for {hold_s} s more; waiting", err=True)
+        echo(f"the failed load holds the model for {hold_s} s more; waiting", err=True)
         (pause or time.sleep)(hold_s)
         waited += hold_s
 

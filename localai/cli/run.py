@@ -9,6 +9,7 @@ import click
 
 from localai.cli import keys, migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
+from localai.cli.output import echo
 from localai.cli.say import say
 from localai.embedded import tcp_ports
 from localai.embedded.state_folder import StateFolder, admin_key, prepare
@@ -49,7 +50,7 @@ def command(settings: Settings, log_to_stderr: bool) -> None:
     with Supervisor(say) as supervisor:
         with suppress(StopAsked):
             _start(supervisor, settings, folder, to_files=not log_to_stderr)
-            click.echo(f"The frontend is ready at {processes.local_url(settings)}; the admin key is in {where}")
+            echo(f"The frontend is ready at {processes.local_url(settings)}; the admin key is in {where}")
             supervisor.watch()
         say("stopping")
 

@@ -15,6 +15,7 @@ import click
 
 from localai.cli import keys, migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
+from localai.cli.output import echo
 from localai.cli.say import say
 from localai.embedded import env_file, servers, tcp_ports
 from localai.embedded.account import Account, server_account
@@ -68,11 +69,11 @@ def _run(
     supervisor.start(servers.prepare(folder, kept, account, say))
     env_file.write(folder.env, _environment(settings, servers_only))
     if imported is None:
-        click.echo(f"The servers are ready; their URLs are in {folder.env}")
+        echo(f"The servers are ready; their URLs are in {folder.env}")
     else:
         supervisor.call(imported)
         _start_ours(supervisor, settings, folder, kept)
-        click.echo(_greeting(settings, folder))
+        echo(_greeting(settings, folder))
     supervisor.watch()
 
 

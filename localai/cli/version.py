@@ -8,7 +8,7 @@ import platform
 import click
 
 import localai
-from localai.cli.output import output_option
+from localai.cli.output import echo, output_option
 
 
 @click.command()
@@ -16,6 +16,6 @@ from localai.cli.output import output_option
 def command(output: str) -> None:
     """Print the version of this installation."""
     if output == "json":
-        click.echo(json.dumps({"version": localai.__version__, "python": platform.python_version()}))
+        echo(json.dumps({"version": localai.__version__, "python": platform.python_version()}))
     else:
-        click.echo(f"localai {localai.__version__}")
+        echo(f"localai {localai.__version__}")

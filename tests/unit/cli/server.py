@@ -36,4 +36,6 @@ class Server:
             status, body = found.pop(0) if len(found) > 1 else found[0]
         if body is httpx2.ConnectError:
             raise httpx2.ConnectError("connection refused")
+        if isinstance(body, bytes):
+            return httpx2.Response(status, content=body)
         return httpx2.Response(status, json=body)
