@@ -337,7 +337,7 @@ class Settings:
         "LOCALAI_NODE_NAME",
         "text",
         "",
-        "Name of this node, unique in the cluster; empty means the host name.",
+        "Name of this node, unique in the cluster: 1 to 63 letters, digits and . _ -; empty means the host name.",
         "worker up",
     )
     serve_addr: str = _setting(

@@ -12,6 +12,7 @@ from localai.clock import boottime
 from localai.errors import BadSetting, NodeRemoved, StartRefused
 from localai.escapes import escaped
 from localai.nodes import secret_file
+from localai.nodes.names import default_name
 from localai.settings import Settings
 from tasks.broker import make_broker
 from worker_agent import ending as ends
@@ -108,7 +109,8 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
         digests = DigestCache(folders.models / ".digests.json")
         staged_files, model_memory = StagedFiles(folders.models, digests), ModelMemoryReading()
         figures = Figures.of_this_machine(folders.models, staged_files, model_memory)
-        described = description(settings, addresses, hostname, figures(), secret)
+        name = default_name(hostname, folders.incarnation)
+        described = description(settings, addresses, name, figures(), secret)
         registered = register(frontends, described, ending.asked, progress)
         if registered is None:
             return 0

@@ -25,11 +25,11 @@ TAKEN_RETRY_S = 30.0
 
 
 def description(
-    settings: Settings, addresses: Addresses, hostname: str, figures: Mapping[str, Any], secret: str
+    settings: Settings, addresses: Addresses, default_name: str, figures: Mapping[str, Any], secret: str
 ) -> dict[str, Any]:
     """What the node says of itself when it registers. ``secret`` proves that the name is its own."""
     return {
-        "name": settings.node_name or hostname,
+        "name": settings.node_name or default_name,
         "node_type": "backend",
         "address": addresses.base,
         "http_address": addresses.advertised_http,

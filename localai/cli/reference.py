@@ -24,6 +24,8 @@ state folder of a server on this machine (`--state-dir`, `LOCALAI_STATE_DIR`), a
 
 Results go to standard output, progress and errors to standard error. A changing progress line is shown only where both
 are terminals; elsewhere each new phase is one line. `NO_COLOR` takes the colours away.
+Control characters of names, errors, logs and answers are shown as escapes such as `\\x1b`; `chat` and `logs` write them
+exactly if standard output is no terminal.
 
 `-o json` prints what the server answered, for scripts; its fields are those of the [HTTP API](http-api.md).
 

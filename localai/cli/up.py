@@ -26,6 +26,7 @@ from localai.errors import StartRefused
 from localai.ids import new_id
 from localai.nodes import secret_file
 from localai.nodes.credentials import hash_of
+from localai.nodes.names import default_name
 from localai.settings import Settings, default_state_dir
 
 #: The model that a fresh state folder knows.
@@ -90,7 +91,7 @@ def _with_port(settings: Settings, servers_only: bool) -> Settings:
 def _filled_in(settings: Settings, folder: StateFolder, kept: Credentials) -> Settings:
     if settings.database_url or settings.nats_url or settings.broker_url:
         say("`up` uses servers of its own: the URLs in the environment are for `localai run` and are not used")
-    node = settings.node_name or socket.gethostname()
+    node = settings.node_name or default_name(socket.gethostname(), folder.worker / "incarnation")
     return replace(
         settings,
         database_url=kept.database_url,

@@ -68,7 +68,7 @@ class NodeService(Generic[Moved]):
         """Begin a new life of an agent. The agent vouches that nothing of an older life runs any more.
 
         Raises NotTheNextLife where it names another life than the newest one, NodeNameTaken where another worker
-        reports under its name.
+        reports under its name, BadInput for a new name that no node may have.
         """
         token = draw()
         named = registration.name in self._approve_names

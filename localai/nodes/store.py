@@ -14,6 +14,7 @@ from localai.errors import NotTheNextLife
 from localai.ids import NodeId, new_id
 from localai.nodes.admission_rules import Admission, KnownNode, Terms, decide, moves
 from localai.nodes.holding_rules import Holdings, promised_memory, promises_of
+from localai.nodes.name_rules import check_new
 from localai.nodes.ports import NewLife
 from localai.nodes.rules import (
     NOTHING_SAID,
@@ -64,7 +65,7 @@ class PgNodeStore(Generic[Moved]):
     ) -> RegisteredRow[Moved] | Refused:
         """Begin a new incarnation, end what older ones ran, and raise the routing version, or none of it.
 
-        A refusal is written to the row, for administrators. Raises NotTheNextLife.
+        A refusal is written to the row, for administrators. Raises NotTheNextLife, BadInput.
         """
         with self._unit_of_work() as uow:
             uow.execute(SQL["lock_name"], {"name": registration.name})
@@ -72,6 +73,8 @@ class PgNodeStore(Generic[Moved]):
             newest = row.incarnation if row is not None else 0
             if not is_next_life(registration.after, newest):
                 raise NotTheNextLife(newest)
+            if row is None:
+                check_new(registration.name)
             known = None if row is None else _known(row)
             decision = decide(known, registration, terms)
             if row is not None and decision.admission is Admission.REFUSED:

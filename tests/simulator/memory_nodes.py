@@ -13,6 +13,7 @@ from localai.jobs.kinds import REPLICA_CLEANUP
 from localai.jobs.ports import Moved
 from localai.nodes.admission_rules import Admission, KnownNode, Terms, decide, moves
 from localai.nodes.holding_rules import Holdings
+from localai.nodes.name_rules import check_new
 from localai.nodes.rules import (
     NOTHING_SAID,
     BeatRow,
@@ -43,6 +44,8 @@ class MemoryNodes:
         known = next((node for node in self._tables.nodes.values() if node.name == registration.name), None)
         if not is_next_life(registration.after, known.incarnation if known else 0):
             raise NotTheNextLife(known.incarnation if known else 0)
+        if known is None:
+            check_new(registration.name)
         found = None if known is None else self._known(known)
         decision = decide(found, registration, terms)
         if known is not None and decision.admission is Admission.REFUSED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localai.errors import NodeNameTaken, NotFound, Replaced
+from localai.errors import BadInput, NodeNameTaken, NotFound, Replaced
 from localai.ids import new_id
 from localai.jobs.job import State, StopState
 from localai.jobs.operation_rules import Answer
@@ -106,6 +106,14 @@ def test_nd_01_labels_are_merged_and_an_administrator_s_limit_stays(world: World
     assert shown is not None
     assert (shown.labels["zone"], shown.labels["by"], shown.labels["node.name"]) == ("b", "admin", "nd-01")
     assert (shown.max_replicas_per_model, shown.max_replicas_set_by_admin) == (3, True)
+
+
+def test_a_new_node_needs_a_usable_name_and_one_of_an_earlier_version_keeps_its_own(world: World) -> None:
+    with pytest.raises(BadInput, match=r"^name: 'my node' cannot be used; accepted: 1 to 63 letters"):
+        world.nodes.register(Registration(name="my node"))
+    known = world.nodes.register(Registration(name="my-node"))
+    world.sql("UPDATE nodes SET name = 'my node' WHERE id = %(id)s", id=known.id)
+    assert world.nodes.register(Registration(name="my node")).id == known.id
 
 
 def test_nd_02_a_figure_that_was_not_read_keeps_its_last_value(world: World) -> None:
