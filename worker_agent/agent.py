@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -241,8 +241,8 @@ class Agent:
     def _because(self, why: Why) -> Callable[[str], None]:
         return partial(self._place.ending.ask, why)
 
-    def _hear(self, ports: Collection[int]) -> Mapping[int, Heard]:
-        return hear(self._place.addresses.dial_host, ports)
+    def _hear(self, secrets: Mapping[int, str | None]) -> Mapping[int, Heard]:
+        return hear(self._place.addresses.dial_host, secrets)
 
     def _dial(self, port: int) -> Dialed:
         return dial(self._place.addresses.dial_host, port)

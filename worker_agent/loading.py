@@ -10,6 +10,7 @@ import grpc
 from google.protobuf.json_format import ParseDict, ParseError
 
 from localai.errors import OperationFailed
+from localai.inference.process_secrets import metadata
 from localai.jobs.operation_rules import Cause, Order
 from protos import backend_pb2, backend_pb2_grpc
 from worker_agent.processes.process import Group
@@ -37,11 +38,11 @@ class Loader:
         self._dial_host = dial_host
         self._default_threads = default_threads
 
-    def answers_health(self, port: int) -> bool:
+    def answers_health(self, port: int, secret: str | None = None) -> bool:
         """Whether Health says OK within its limit."""
         with self._stub(port) as stub:
             try:
-                reply = stub.Health(backend_pb2.HealthMessage(), timeout=HEALTH_TIMEOUT_S)
+                reply = stub.Health(backend_pb2.HealthMessage(), timeout=HEALTH_TIMEOUT_S, metadata=metadata(secret))
             except grpc.RpcError:
                 return False
             return bool(reply.message == b"OK")
@@ -68,6 +69,7 @@ class Loader:
         *,
         order: Order,
         group: Group,
+        secret: str | None,
         work: Work,
         sent: Callable[[], object],
     ) -> None:
@@ -76,7 +78,7 @@ class Loader:
         Raises OperationFailed, OperationStopped; the process may run on then.
         """
         with self._stub(port) as stub:
-            call = stub.LoadModel.future(options, timeout=order.load_timeout_s)
+            call = stub.LoadModel.future(options, timeout=order.load_timeout_s, metadata=metadata(secret))
             try:
                 call.add_done_callback(lambda _: work.nudge())
                 sent()

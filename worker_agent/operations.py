@@ -193,7 +193,14 @@ class Operations:
             if operation.stage is not Stage.WORKING:
                 return False
             self._processes[running.process_instance] = _Live(running, group)
-            self._put(replace(operation, process_instance=running.process_instance, address=running.address))
+            self._put(
+                replace(
+                    operation,
+                    process_instance=running.process_instance,
+                    address=running.address,
+                    process_secret=running.secret,
+                )
+            )
             return True
 
     def become_ready(self, key: Key, identity: str) -> bool:

@@ -169,11 +169,13 @@ class OperationRun:
             process, probe=self._parts.loader.answers_health, timeout_s=order.start_timeout_s, work=self._work
         )
         self._parts.hooks.healthy(order.job_id)
+        self._warn_of_an_open_process(order, process)
         self._parts.loader.load(
             process.port,
             options,
             order=order,
             group=process.group,
+            secret=process.running.secret,
             work=self._work,
             sent=lambda: self._parts.hooks.loading(order.job_id),
         )
@@ -231,6 +233,11 @@ class OperationRun:
             work=self._work,
         )
         return self._process
+
+    def _warn_of_an_open_process(self, order: Order, process: ModelProcess) -> None:
+        if self._parts.loader.answers_health(process.port):
+            text = "the backend ignores the secret of its process: whoever reaches its port may call it"
+            log.warning("%s", text, extra=logs.fields(backend=order.backend, address=process.running.address))
 
     def _fail(self, error: OperationError) -> None:
         self._times.end("failed")

@@ -47,6 +47,8 @@ def make_engine(url: str, *, application: str, pool_size: int = 5) -> Engine:
         pool_timeout=POOL_TIMEOUT_S,
         pool_use_lifo=True,
         isolation_level="READ COMMITTED",
+        # The text of an error goes into logs, and a parameter may be a secret.
+        hide_parameters=True,
         connect_args={
             "application_name": application[:63],
             "connect_timeout": CONNECT_TIMEOUT_S,

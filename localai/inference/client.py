@@ -16,6 +16,7 @@ from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels
 from localai.inference.errors import from_status
 from localai.inference.limits import LimitWatch
 from localai.inference.ports import Call, Endpoint, Limits, UnaryCall
+from localai.inference.process_secrets import metadata
 from protos import backend_pb2
 
 #: Trailing metadata of a call; the protocol's messages have no field for it.
@@ -33,27 +34,27 @@ class GrpcInference:
     def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call:
         """Start a unary call. Raises BackendUnavailable when the process cannot be reached, BackendRejected when the
         request is larger than a message may be."""
-        stub = self._stub(endpoint, options, limits)
-        return _Call(lambda: stub.Predict.future(options), limits, self._watch)
+        stub, shown = self._stub(endpoint, options, limits), metadata(endpoint.secret)
+        return _Call(lambda: stub.Predict.future(options, metadata=shown), limits, self._watch)
 
     def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call:
         """Start a streamed call; raises as `predict`."""
-        stub = self._stub(endpoint, options, limits)
-        return _Call(lambda: stub.PredictStream(options), limits, self._watch)
+        stub, shown = self._stub(endpoint, options, limits), metadata(endpoint.secret)
+        return _Call(lambda: stub.PredictStream(options, metadata=shown), limits, self._watch)
 
     def embed(
         self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits
     ) -> UnaryCall[backend_pb2.EmbeddingResult]:
         """Start a call for the vector of one text; raises as `predict`."""
-        stub = self._stub(endpoint, options, limits)
-        return _UnaryCall(lambda: stub.Embedding.future(options), limits, self._watch)
+        stub, shown = self._stub(endpoint, options, limits), metadata(endpoint.secret)
+        return _UnaryCall(lambda: stub.Embedding.future(options, metadata=shown), limits, self._watch)
 
     def rerank(
         self, endpoint: Endpoint, request: backend_pb2.RerankRequest, limits: Limits
     ) -> UnaryCall[backend_pb2.RerankResult]:
         """Start a call for the order of documents; raises as `predict`."""
-        stub = self._stub(endpoint, request, limits)
-        return _UnaryCall(lambda: stub.Rerank.future(request), limits, self._watch)
+        stub, shown = self._stub(endpoint, request, limits), metadata(endpoint.secret)
+        return _UnaryCall(lambda: stub.Rerank.future(request, metadata=shown), limits, self._watch)
 
     def forget(self, endpoint: Endpoint) -> None:
         """Close the connection to a process instance; calls under way on it end with BackendUnavailable."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from localai.errors import LocalAIError
@@ -19,6 +19,8 @@ class Endpoint:
     node_id: str
     address: str
     process_instance: str
+    #: What each call to the process shows; None for a process that asks for nothing.
+    secret: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

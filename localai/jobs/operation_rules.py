@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from localai.errors import BadInput
+from localai.inference import process_secrets
 from localai.whole_numbers import BIGINT
 
 V = TypeVar("V")
@@ -187,6 +188,8 @@ class OperationReport:
     #: The very Model string LoadModel got; every later call carries it as ModelIdentity.
     identity: str | None = None
     error: OperationError | None = None
+    #: What calls to a process that is READY show. A process of an earlier agent has none.
+    process_secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +216,11 @@ class Report:
     processes: tuple[ProcessReport, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        body = asdict(self)
+        for operation in body["operations"]:
+            if operation["process_secret"] is None:
+                del operation["process_secret"]  # a frontend of an earlier version knows no such field
+        return body
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Report:
@@ -223,7 +230,9 @@ class Report:
                 incarnation=_number(body, "incarnation"),
                 seq=_number(body, "seq"),
                 operations=tuple(_operation(item) for item in body.get("operations", ())),
-                processes=tuple(_typed(ProcessReport(**item)) for item in body.get("processes", ())),
+                processes=tuple(
+                    _typed(ProcessReport(**_known(ProcessReport, item))) for item in body.get("processes", ())
+                ),
             )
         except KeyError as error:
             raise BadInput(str(error.args[0]), None, "a value") from None
@@ -240,12 +249,20 @@ def _number(body: Mapping[str, Any], name: str) -> int:
 
 
 def _operation(item: Mapping[str, Any]) -> OperationReport:
-    fields = dict(item)
+    fields = _known(OperationReport, item)
     fields["op_state"] = OpState(item["op_state"])
     fields["phase"] = Phase(item["phase"])
     if item.get("error"):
         fields["error"] = _typed(OperationError(**item["error"]))
+    if not process_secrets.is_usable(item.get("process_secret")):
+        text = f"process_secret: the value cannot be used and is not shown; accepted: {process_secrets.FORM}"
+        raise BadInput("process_secret", None, process_secrets.FORM, text)
     return _typed(OperationReport(**fields))
+
+
+def _known(kind: Any, item: Mapping[str, Any]) -> dict[str, Any]:
+    """What this version knows of a value: a later agent may say more."""
+    return {name: value for name, value in dict(item).items() if name in kind.__dataclass_fields__}
 
 
 @cache

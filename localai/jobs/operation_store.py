@@ -154,9 +154,12 @@ class PgOperationStore:
             "incarnation": incarnation,
             "error": to_json(asdict(operation.error)) if operation.error else None,
         }
+        secret = parameters.pop("process_secret")
         job = one_job(uow.execute(SQL["report_operation"], parameters))
         if job is None:
             return None
+        if secret is not None:
+            uow.execute(SQL["keep_secret"], {"id": job.id, "secret": secret})
         if job.phase == Phase.LOADING and before.phase != Phase.LOADING:
             uow.execute(SQL["load_replica"], {"id": job.id})
         if job.op_state != before.op_state or job.phase != before.phase:

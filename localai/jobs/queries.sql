@@ -462,6 +462,11 @@ RETURNING jobs.*, clock_timestamp() AS read_at;
 -- The replica follows its operation into the phase that fills memory.
 UPDATE replicas SET state = 'loading', updated_at = clock_timestamp() WHERE job_id = %(id)s AND state = 'staging';
 
+-- keep_secret --
+-- What callers of the process show. It goes with the row, and no job ever has it.
+UPDATE replicas SET process_secret = %(secret)s
+ WHERE job_id = %(id)s AND state IN ('staging', 'loading') AND process_secret IS DISTINCT FROM %(secret)s;
+
 -- operation_missing --
 -- A full report, made after the claim, does not know the operation; three of them end it.
 UPDATE jobs

@@ -4,7 +4,7 @@
 -- Version and rows in one statement, so in one snapshot. Only what may serve: loaded, on a healthy node, and of the
 -- revision that holds.
 SELECT v.v AS version, r.id AS replica_id, r.model, r.slot, r.node_id, n.name AS node_name, r.address,
-       r.process_instance, r.identity, r.revision
+       r.process_instance, r.process_secret, r.identity, r.revision
   FROM routing_version v
   LEFT JOIN (replicas r
              JOIN nodes n ON n.id = r.node_id AND n.status = 'healthy'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +29,8 @@ class RoutingReplica:
     #: The very Model string LoadModel got.
     identity: str
     revision: str
+    #: What calls to the process show; None for a process that was started without one.
+    process_secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

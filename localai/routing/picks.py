@@ -12,7 +12,12 @@ from localai.routing.ports import LoadedReplica
 
 def endpoint_of(replica: LoadedReplica) -> Endpoint:
     """The process instance behind a replica row."""
-    return Endpoint(node_id=replica.node_id, address=replica.address, process_instance=replica.process_instance)
+    return Endpoint(
+        node_id=replica.node_id,
+        address=replica.address,
+        process_instance=replica.process_instance,
+        secret=replica.process_secret,
+    )
 
 
 class Entry:

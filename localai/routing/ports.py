@@ -27,6 +27,10 @@ class LoadedReplica(Protocol):
     @property
     def process_instance(self) -> str: ...
     @property
+    def process_secret(self) -> str | None:
+        """What calls to the process show; None for a process that asks for nothing."""
+
+    @property
     def identity(self) -> str:
         """The very Model string LoadModel got."""
 

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+import grpc
 import psutil
 import pytest
 
+from protos import backend_pb2, backend_pb2_grpc
 from tests.acceptance.cluster import API_KEY, LIMIT_S, Cluster, Frontend, alive, frozen, wait_for
 
 T = TypeVar("T")
@@ -95,6 +97,53 @@ def test_tq_01_a_model_that_kills_its_worker_is_started_once_for_each_load_and_t
         wait_for("the end of the hold", lambda: up.get("/api/models/killer/load-status").status_code == 404)
     log = (shared_cluster.state_dir / "logs" / "agent.log").read_text(errors="replace")
     assert sum("process started" in line and "process=killer#0" in line for line in log.splitlines()) == 2
+
+
+def refusals(address: str, *shown: tuple[str, str]) -> list[grpc.StatusCode]:
+    """How a model process answers another account of this machine, which knows its address and what `shown` says."""
+    with grpc.insecure_channel(address) as channel:
+        stub = backend_pb2_grpc.BackendStub(channel)  # type: ignore[no-untyped-call]  # generated
+        calls = (
+            stub.Predict.future(backend_pb2.PredictOptions(Prompt="hello"), metadata=shown, timeout=LIMIT_S),
+            stub.LoadModel.future(backend_pb2.ModelOptions(Model="other"), metadata=shown, timeout=LIMIT_S),
+            stub.Health.future(backend_pb2.HealthMessage(), metadata=shown, timeout=LIMIT_S),
+            stub.Free.future(backend_pb2.HealthMessage(), metadata=shown, timeout=LIMIT_S),
+        )
+        return [call.code() for call in calls]
+
+
+def test_a_stranger_can_neither_ask_nor_free_a_model_and_a_new_life_of_the_agent_draws_another_secret(
+    shared_cluster: Cluster, up: Frontend
+) -> None:
+    shared_cluster.model("locked", "fault", "tokens:1")
+    up.wait_for_model("locked")
+    secrets: list[str] = []
+    for life in (1, 2):
+        assert up.chat_until_answered("locked").status_code == 200
+        agent, instance = up.process.child("worker_agent.main"), instances(up)["locked"]
+        (process,) = [
+            child for child in agent.children() if child.environ().get("LOCALAI_PROCESS_INSTANCE") == instance
+        ]
+        (port,) = {one.laddr.port for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+        address, secret = f"127.0.0.1:{port}", process.environ().get("LOCALAI_GRPC_AUTH_TOKEN", "")
+        for shown in ([], *([("authorization", f"Bearer {one}")] for one in (*secrets, API_KEY))):
+            assert refusals(address, *shown) == [grpc.StatusCode.UNAUTHENTICATED] * 4
+        assert up.chat("locked").status_code == 200, "nothing was freed"
+        assert secret not in secrets
+        secrets.append(secret)
+        if life == 1:
+            agent.kill()
+            assert psutil.wait_procs([process], LIMIT_S)[1] == [], "it ends with its agent"
+            up.wait_for_nodes(1)
+    answers = [up.get(path).text for path in ("/api/nodes", "/api/jobs", "/api/models")]
+    (node,), jobs = up.nodes(), up.jobs(kind="model.load", subject="locked")
+    answers += [
+        up.get(f"/api/nodes/{node['id']}/models").text,
+        *(up.get(f"/api/jobs/{job['id']}").text for job in jobs),
+    ]
+    logs = [path.read_text(errors="replace") for path in shared_cluster.state_dir.rglob("*.log")]
+    logs.append((shared_cluster.state_dir / "worker" / "journal").read_text())
+    assert not [text for text in (*answers, *logs) for secret in secrets if secret in text]
 
 
 def test_a_thousand_waiting_clients_do_not_exhaust_the_open_files_of_a_web_process(up: Frontend) -> None:

@@ -17,9 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from localai.inference.process_secrets import metadata
 from protos import backend_pb2, backend_pb2_grpc
 
 ADDRESS, MODEL = os.environ["BENCH_ADDRESS"], os.environ["BENCH_MODEL"]
+SHOWN = metadata(os.environ["BENCH_SECRET"])
 _STUBS: list[Any] = []
 
 
@@ -38,7 +40,7 @@ async def chat(request: Request) -> Response:
     )
     if asked.get("stream"):
         return StreamingResponse(_events(options), media_type="text/event-stream")
-    reply = await _stub().Predict(options)
+    reply = await _stub().Predict(options, metadata=SHOWN)
     message = {"role": "assistant", "content": reply.message.decode()}
     body = _head("chat.completion") | {
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
@@ -49,7 +51,7 @@ async def chat(request: Request) -> Response:
 
 async def _events(options: backend_pb2.PredictOptions) -> AsyncIterator[bytes]:
     head = _head("chat.completion.chunk")
-    async for reply in _stub().PredictStream(options):
+    async for reply in _stub().PredictStream(options, metadata=SHOWN):
         choice = {"index": 0, "delta": {"content": reply.message.decode()}, "finish_reason": None}
         yield b"data: " + json.dumps(head | {"choices": [choice]}).encode() + b"\n\n"
     yield b"data: [DONE]\n\n"

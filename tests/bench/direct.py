@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import uvloop
 
+from localai.inference.process_secrets import metadata
 from protos import backend_pb2, backend_pb2_grpc
 from tests.bench.load import percentile
 
@@ -25,6 +26,7 @@ class Plan:
 
     address: str
     identity: str
+    secret: str | None = None
     connections: int = 1
     warm_s: float = 0.5
     seconds: float = 3.0
@@ -36,6 +38,7 @@ async def _main(plan: Plan) -> dict[str, Any]:
     chunks = 0
     began = time.perf_counter()
     count_from, until = began + plan.warm_s, began + plan.warm_s + plan.seconds
+    shown = metadata(plan.secret)
     async with grpc.aio.insecure_channel(plan.address) as channel:
         stub = backend_pb2_grpc.BackendStub(channel)
         message = backend_pb2.Message(role="user", content="hello")
@@ -45,10 +48,10 @@ async def _main(plan: Plan) -> dict[str, Any]:
             nonlocal chunks
             while (sent_at := time.perf_counter()) < until:
                 if plan.stream:
-                    async for _ in stub.PredictStream(options):
+                    async for _ in stub.PredictStream(options, metadata=shown):
                         chunks += count_from <= time.perf_counter() < until
                 else:
-                    await stub.Predict(options)
+                    await stub.Predict(options, metadata=shown)
                 if count_from <= (now := time.perf_counter()) < until:
                     latencies.append(now - sent_at)
 

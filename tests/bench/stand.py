@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from localai.embedded import env_file
+from localai.inference.process_secrets import VARIABLE
 from tests.acceptance.cluster import API_KEY, Cluster, Frontend, free_port, wait_for
 from tests.bench import direct, load
 from tests.bench.machine import Quiet
@@ -97,6 +98,14 @@ class Stand:
         (address,) = [replica["address"] for replica in replicas if replica["model_name"] == model]
         return str(address)
 
+    def secret(self, address: str) -> str:
+        """What calls to the model process at an address show."""
+        port = int(address.rpartition(":")[2])
+        for process in self.agent().children(recursive=True):
+            if any(one.laddr.port == port for one in process.net_connections("tcp") if one.status == "LISTEN"):
+                return process.environ()[VARIABLE]
+        raise RuntimeError(f"no model process listens on {address}")
+
     @contextlib.contextmanager
     def pinned(self) -> Iterator[None]:
         """The web process on a core of its own, everything else on the other."""
@@ -121,7 +130,7 @@ class Stand:
 
     def ask_directly(self, plan: direct.Plan) -> dict[str, Any]:
         """The same from a client of the model process, on the core a front would have."""
-        return run("tests.bench.direct", asdict(plan), FRONT_CORE)
+        return run("tests.bench.direct", {**asdict(plan), "secret": self.secret(plan.address)}, FRONT_CORE)
 
     def chat(self, model: str, **changes: Any) -> load.Plan:
         """A chat request for the frontend."""
@@ -136,7 +145,9 @@ class Stand:
         port = free_port()
         popen = subprocess.Popen(
             [sys.executable, *_UVICORN, "--port", str(port)],
-            env=clean_environment({"BENCH_ADDRESS": address, "BENCH_MODEL": model}),
+            env=clean_environment(
+                {"BENCH_ADDRESS": address, "BENCH_MODEL": model, "BENCH_SECRET": self.secret(address)}
+            ),
             cwd=ROOT,
         )
         try:

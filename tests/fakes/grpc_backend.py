@@ -21,6 +21,8 @@ class GrpcBackend(backend_pb2_grpc.BackendServicer):
     def __init__(self, script: Script, *, port: int = 0) -> None:
         self.script = script
         self.asked: list[Any] = []
+        #: What each call showed as its authorization.
+        self.shown: list[str | None] = []
         self._server = grpc.server(
             ThreadPoolExecutor(32),
             options=[
@@ -56,6 +58,8 @@ class GrpcBackend(backend_pb2_grpc.BackendServicer):
 
     def _run(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         self.asked.append(request)
+        metadata = {one.key: one.value for one in context.invocation_metadata()}
+        self.shown.append(metadata.get("authorization"))
         asked = Asked(request)
         if not context.add_callback(asked.over.set):
             asked.over.set()

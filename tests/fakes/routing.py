@@ -25,6 +25,7 @@ class Replica:
     process_instance: str = "instance-1"
     identity: str = "m"
     revision: str = "r1"
+    process_secret: str | None = None
 
     @property
     def endpoint(self) -> Endpoint:

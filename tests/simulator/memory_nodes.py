@@ -195,6 +195,7 @@ class MemoryReplicas:
                     process_instance=row.process_instance or "",
                     identity=row.identity or "",
                     revision=row.revision,
+                    process_secret=row.process_secret,
                 )
                 for _, row in sorted(tables.replicas.items())
                 if row.state == "loaded"

@@ -157,6 +157,9 @@ class MemoryOperations:
         job = self._tables.move(JobId(operation.job_id), event)
         if job is None:
             return None
+        held = self._tables.replica_of(job.id)
+        if operation.process_secret is not None and held is not None and held.state in ("staging", "loading"):
+            self._tables.set_replica(held, process_secret=operation.process_secret)
         if job.phase == Phase.LOADING and before.phase != Phase.LOADING:
             replica = self._tables.replica_of(job.id)
             if replica is not None and replica.state == "staging":

@@ -72,6 +72,7 @@ class Replica:
     process_instance: ProcessInstance | None = None
     address: str | None = None
     identity: str | None = None
+    process_secret: str | None = None
 
 
 class Seen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from localai import logs
@@ -33,7 +33,7 @@ class HealthCheck:
         self,
         *,
         serving: Callable[[], list[Running]],
-        hear: Callable[[Collection[int]], Mapping[int, Heard]],
+        hear: Callable[[Mapping[int, str | None]], Mapping[int, Heard]],
         activity: Callable[[Running], Activity | None],
         end_process: EndProcess,
         clock: Callable[[], float],
@@ -50,7 +50,7 @@ class HealthCheck:
     def look(self) -> None:
         """Ask each process; end one that refused three times in a row while it lives, and one that stands still."""
         serving = self._serving()
-        heard = self._hear([port_of(running) for running in serving])
+        heard = self._hear({port_of(running): running.secret for running in serving})
         refusals: dict[str, int] = {}
         silences: dict[str, Silence] = {}
         for running in serving:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
 import grpc
 
+from localai.inference.process_secrets import metadata
 from protos import backend_pb2, backend_pb2_grpc
 from worker_agent.processes.dialing import Dialed, dial
 from worker_agent.processes.stall_rules import Heard
@@ -25,21 +26,23 @@ _READY = grpc.ChannelConnectivity.READY.value[0]
 _UNANSWERED = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
-def hear(host: str, ports: Iterable[int]) -> dict[int, Heard]:
-    """What the processes on these ports say."""
+def hear(host: str, secrets: Mapping[int, str | None]) -> dict[int, Heard]:
+    """What the processes on these ports say, each asked with its secret."""
     with ExitStack() as stack:
-        questions = {port: stack.enter_context(_Question(host, port)) for port in set(ports)}
+        questions = {port: stack.enter_context(_Question(host, port, secret)) for port, secret in secrets.items()}
         return {port: question.heard() for port, question in questions.items()}
 
 
 class _Question:
     """One call of Health on one new connection, begun when it is made."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, secret: str | None) -> None:
         self._host, self._port = host, port
         self._channel = grpc.insecure_channel(f"{host}:{port}", options=_OPTIONS)
         stub = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]  # generated
-        self._call = stub.Health.future(backend_pb2.HealthMessage(), timeout=ANSWER_TIMEOUT_S)
+        self._call = stub.Health.future(
+            backend_pb2.HealthMessage(), timeout=ANSWER_TIMEOUT_S, metadata=metadata(secret)
+        )
 
     def __enter__(self) -> _Question:
         return self

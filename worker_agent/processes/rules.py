@@ -6,7 +6,7 @@ Values in, values out: no lock, no clock, no process. ``docs/reference/agent.md`
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from localai.jobs.operation_rules import (
@@ -67,6 +67,7 @@ class Operation:
     progress: int = 0
     process_instance: str | None = None
     address: str | None = None
+    process_secret: str | None = field(default=None, repr=False)
     identity: str | None = None
     error: OperationError | None = None
     #: Since when nothing of it runs. Only a report sent later has said so.
@@ -91,6 +92,8 @@ class Running:
     ready: bool = False
     #: Its end has been decided.
     ending: bool = False
+    #: What calls to it show.
+    secret: str | None = field(default=None, repr=False)
 
     @property
     def operation_key(self) -> tuple[str, int]:
@@ -337,6 +340,7 @@ def operation_report(operation: Operation) -> OperationReport | None:
         address=operation.address,
         identity=operation.identity,
         error=operation.error if operation.stage is Stage.ENDED else None,
+        process_secret=operation.process_secret if state is OpState.READY else None,
     )
 
 

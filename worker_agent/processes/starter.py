@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from localai import logs
@@ -59,7 +59,8 @@ class Launch:
     port: int
     argv: Sequence[str]
     folder: Path
-    environ: Mapping[str, str]
+    #: It holds secrets.
+    environ: Mapping[str, str] = field(repr=False)
     output: OutputFiles
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from localai import logs
 from localai.errors import OperationFailed
 from localai.ids import new_id
+from localai.inference import process_secrets
 from localai.jobs.disk_full import cause_of
 from localai.jobs.operation_rules import Cause, Order, process_key
 from worker_agent.addresses import Addresses
@@ -29,8 +30,8 @@ log = logs.get(__name__)
 HEALTH_POLL_S = 0.2
 
 Gate = Callable[[Running, Group], bool]
-#: Whether the process on a port says that it is up; bounded by itself.
-Probe = Callable[[int], bool]
+#: Whether the process on a port, asked with its secret, says that it is up; bounded by itself.
+Probe = Callable[[int, str | None], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Supervisor:
 
         ``gate`` is asked once everything about the process is on disk and before it runs: False abandons it.
         """
-        port, name = self._ports.take(), process_key(order.model, order.slot)
+        port, name, secret = self._ports.take(), process_key(order.model, order.slot), process_secrets.draw()
         started: list[ModelProcess] = []
 
         def admit(group: Group) -> bool:
@@ -84,6 +85,7 @@ class Supervisor:
                 slot=order.slot,
                 address=self._addresses.advertised(port),
                 pid=group.pid,
+                secret=secret,
             )
             if gate(running, group):
                 started.append(ModelProcess(group, running, port))
@@ -98,7 +100,7 @@ class Supervisor:
                 port=port,
                 argv=[str(folder / "run.sh"), "--addr", f"{self._addresses.bind_host}:{port}"],
                 folder=folder,
-                environ=environ,
+                environ={**environ, process_secrets.VARIABLE: secret},
                 output=open_output(self._log_folder, name),
             )
             self._start(launch, admit=admit, nudge=work.nudge, release=lambda: self._ports.release(port))
@@ -133,7 +135,7 @@ class Supervisor:
                     f"the process ended with status {group.returncode} before it answered",
                     stderr_tail=group.output.tail(),
                 )
-            answered = probe(process.port) and not group.has_exited()
+            answered = probe(process.port, process.running.secret) and not group.has_exited()
             if proc_table.shared_with_strangers(process.port, group.pid):
                 raise OperationFailed(
                     Cause.START_FAILED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 import grpc
@@ -314,6 +315,21 @@ def test_a_request_over_the_message_limit_is_refused_before_it_is_sent(bench: Be
             call(endpoint, large, LIMITS)
     with pytest.raises(BackendRejected):
         bench.inference.rerank(endpoint, backend_pb2.RerankRequest(documents=[large.Prompt]), LIMITS)
+
+
+@pytest.mark.parametrize("secret", ["a-secret-of-a-process", None])
+def test_every_call_shows_the_secret_of_its_process(secret: str | None) -> None:
+    """A process of an earlier agent has none, and is called as before."""
+    backend = GrpcBackend(lambda asked: iter(()))
+    bench = GrpcBench()
+    bench.backends[backend.endpoint] = backend
+    try:
+        for read in READS:
+            call = start(bench, replace(backend.endpoint, secret=secret), read)
+            list(call) if read is drain else read(call)
+        assert backend.shown == [secret and f"Bearer {secret}"] * len(READS)
+    finally:
+        bench.close()
 
 
 def test_c22_a_first_dial_counts_only_while_the_rows_vouch_for_the_instance() -> None:

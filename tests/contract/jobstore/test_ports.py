@@ -399,6 +399,25 @@ def test_a_finished_load_is_routable_and_its_process_s_end_takes_the_row(stores:
     assert stores.replica_rows() == []
 
 
+@pytest.mark.parametrize("secret", ["a-secret-of-a-process", None])
+def test_the_secret_of_a_process_is_routed_with_it_and_stands_in_no_job_or_event(
+    stores: Stores, secret: str | None
+) -> None:
+    """Null is a process of an earlier agent."""
+    node, incarnation = stores.register("n")
+    job = _claimed(stores, node, incarnation)
+    ready = _report(incarnation, 1, job, OpState.READY)
+    told = replace(ready, operations=(replace(ready.operations[0], process_secret=secret),))
+    stores.operations.report(node, told)
+    # A later report of an agent may leave it out.
+    stores.operations.report(node, replace(ready, seq=2))
+    assert isinstance(stores.loads.finish(stores.job(job.id), ME), Job)
+    (routed,) = stores.replicas.routing_snapshot().replicas
+    assert routed.process_secret == secret
+    rows = [stores.job(job.id), *(event.detail for event in stores.jobs.events(job.id))]
+    assert secret is None or secret not in str(rows)
+
+
 def test_a_process_that_serves_no_more_leaves_routing_at_once_and_keeps_its_row_until_it_has_ended(
     stores: Stores,
 ) -> None:

@@ -133,8 +133,9 @@ def start(fault_folder: Path) -> Iterator[Start]:
     """Start the fault backend with options, as many times as the test likes."""
     running: list[Running] = []
 
-    def start_one(*options: str, address: str = "127.0.0.1:0") -> Running:
-        one = start_process(fault_folder, address=address, LOCALAI_FAULT_OPTIONS="\n".join(options))
+    def start_one(*options: str, address: str = "127.0.0.1:0", **environment: str) -> Running:
+        environment["LOCALAI_FAULT_OPTIONS"] = "\n".join(options)
+        one = start_process(fault_folder, address=address, **environment)
         running.append(one)
         return one
 

@@ -153,6 +153,42 @@ def refused(stub: BackendStub, request: pb.PredictOptions = HELLO) -> grpc.RpcEr
     return caught.value
 
 
+SECRET = "a-secret-of-a-process"
+#: What callers show that do not know it.
+WRONG: tuple[tuple[tuple[str, str], ...], ...] = (
+    (),
+    (("authorization", ""),),
+    (("authorization", SECRET),),
+    (("authorization", f"bearer {SECRET}"),),
+    (("authorization", f"Bearer {SECRET}x"),),
+    (("authorization", f"Bearer {SECRET[:-1]}"),),
+    (("authorization", "Bearer wrong"), ("authorization", f"Bearer {SECRET}")),
+)
+
+
+def test_a_process_with_a_secret_refuses_every_call_that_does_not_show_it(start: Start) -> None:
+    stub = start(LOCALAI_GRPC_AUTH_TOKEN=SECRET).connect()
+    key = (("authorization", f"Bearer {SECRET}"),)
+    model, hello = pb.ModelOptions(Model="alpha"), pb.PredictOptions(Prompt="one two three", Tokens=1)
+    assert stub.LoadModel(model, timeout=LIMIT_S, metadata=key).success
+    for shown in WRONG:
+        answers = (
+            stub.Health.future(pb.HealthMessage(), timeout=LIMIT_S, metadata=shown),
+            stub.Status.future(pb.HealthMessage(), timeout=LIMIT_S, metadata=shown),
+            stub.LoadModel.future(model, timeout=LIMIT_S, metadata=shown),
+            stub.Predict.future(hello, timeout=LIMIT_S, metadata=shown),
+            stub.PredictStream(hello, timeout=LIMIT_S, metadata=shown),
+            stub.Embedding.future(hello, timeout=LIMIT_S, metadata=shown),
+            stub.Free.future(pb.HealthMessage(), timeout=LIMIT_S, metadata=shown),
+        )
+        for answer in answers:
+            assert answer.code() is grpc.StatusCode.UNAUTHENTICATED, shown
+            assert SECRET not in answer.details()
+    assert stub.Health(pb.HealthMessage(), timeout=LIMIT_S, metadata=key).message == b"OK"
+    assert stub.Predict(hello, timeout=LIMIT_S, metadata=key).tokens == 1
+    assert [reply.tokens for reply in stub.PredictStream(hello, timeout=LIMIT_S, metadata=key)] == [1]
+
+
 def test_i12_another_identity_is_refused_and_an_empty_one_is_not_checked(start: Start) -> None:
     _, stub = loaded(start)
     error = refused(stub, pb.PredictOptions(ModelIdentity="beta"))

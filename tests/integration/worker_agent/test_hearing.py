@@ -60,7 +60,7 @@ class Server:
         wait_for("the only thread is taken", lambda: self.hear() is Heard.GREETED)
 
     def hear(self) -> Heard:
-        return hear("127.0.0.1", [self.port])[self.port]
+        return hear("127.0.0.1", {self.port: None})[self.port]
 
     def activity(self) -> Activity:
         found = activity.of_instance(self.popen.pid, "no instance")
@@ -119,5 +119,6 @@ def test_nothing_listens_where_a_server_has_ended(server: Server) -> None:
 
 def test_several_are_asked_at_the_same_time(server: Server) -> None:
     server.stop()
-    assert hear("127.0.0.1", [server.port, server.port]) == {server.port: Heard.NOTHING}
-    assert hear("127.0.0.1", []) == {}
+    free = free_port()
+    assert hear("127.0.0.1", {server.port: None, free: None}) == {server.port: Heard.NOTHING, free: Heard.REFUSED}
+    assert hear("127.0.0.1", {}) == {}

@@ -10,14 +10,16 @@ import threading
 from contextlib import ExitStack
 
 import grpc
+import psutil
 import pytest
 
+from localai.inference.process_secrets import VARIABLE, metadata
 from localai.jobs.operation_rules import Answer, Cause, OpState, Order, Phase
 from localai.loads.budget_rules import GIB, load_budget
 from protos import backend_pb2, backend_pb2_grpc
 from tests.integration.worker_agent.conftest import MakeRig, Rig, faults, order
 from tests.integration.worker_agent.fake_frontend import LIMIT_S
-from tests.loopback import eventually
+from tests.loopback import eventually, free_port
 from worker_agent.processes import proc_table
 from worker_agent.processes.dialing import Dialed, dial
 from worker_agent.processes.stall_rules import Heard
@@ -25,11 +27,11 @@ from worker_agent.processes.stall_rules import Heard
 pytestmark = pytest.mark.integration
 
 
-def predict(address: str, identity: str) -> str:
+def predict(address: str, identity: str, secret: str | None) -> str:
     with grpc.insecure_channel(address) as channel:
         stub = backend_pb2_grpc.BackendStub(channel)
         options = backend_pb2.PredictOptions(Prompt="hi", ModelIdentity=identity, Tokens=2)
-        return stub.Predict(options, timeout=30).message.decode()
+        return stub.Predict(options, timeout=30, metadata=metadata(secret)).message.decode()
 
 
 def failure(rig: Rig, wanted: Order) -> tuple[str, str, str]:
@@ -55,7 +57,7 @@ def test_a_model_without_files_is_loaded_and_answers_under_its_own_name(rig: Rig
     ready = rig.frontend.wait_report(wanted, OpState.READY)
     assert ready.identity == "plain"
     assert ready.phase is Phase.LOADING
-    assert predict(ready.address, ready.identity) == "plain says: tok1 tok2"
+    assert predict(ready.address, ready.identity, ready.process_secret) == "plain says: tok1 tok2"
     rig.frontend.wait("complete", lambda: not rig.agent.operations.incomplete())
     assert rig.frontend.instances() == {ready.process_instance}
 
@@ -203,6 +205,53 @@ def test_a_model_gets_its_own_variables_and_no_secret_of_the_agent(rig: Rig, mon
     assert b"REGISTRATION_TOKEN" not in environ
 
 
+def test_each_process_has_a_secret_of_its_own_that_only_its_environment_and_the_report_of_ready_hold(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(VARIABLE, "what-the-agent-was-started-with")
+    wanted = [rig.run(order(model=name, env={VARIABLE: "what-a-config-says"})) for name in ("one", "two")]
+    ready = [rig.frontend.wait_report(one, OpState.READY) for one in wanted]
+    secrets = [report.process_secret or "" for report in ready]
+    assert len(set(secrets)) == 2
+    for order_, report, secret in zip(wanted, ready, secrets, strict=True):
+        pid = loading_pid(rig, order_)
+        with open(f"/proc/{pid}/environ", "rb") as environ, open(f"/proc/{pid}/cmdline", "rb") as command:
+            assert f"{VARIABLE}={secret}".encode() in environ.read().split(b"\0")
+            assert secret.encode() not in command.read()
+        for shown in (None, "", *(other for other in secrets if other != secret)):
+            with pytest.raises(grpc.RpcError) as caught:
+                predict(report.address or "", report.identity or "", shown)
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert all(said.process_secret in (None, secret) for said in rig.frontend.said(order_))
+        files = [*rig.folders.logs.iterdir(), rig.folders.journal]
+        assert all(secret.encode() not in file.read_bytes() for file in files)
+        assert secret not in caplog.text
+    assert "ignores the secret" not in caplog.text
+
+
+def test_a_process_listens_on_the_advertised_address_only(make_rig: MakeRig) -> None:
+    rig = make_rig(serve_addr="", addr=f"127.0.0.1:{free_port()}")
+    wanted = rig.run(order())
+    ready = rig.frontend.wait_report(wanted, OpState.READY)
+    connections = psutil.Process(loading_pid(rig, wanted)).net_connections("tcp")
+    listens = {
+        (one.laddr.ip.removeprefix("::ffff:"), one.laddr.port)
+        for one in connections
+        if one.status == psutil.CONN_LISTEN
+    }
+    assert listens == {("127.0.0.1", int((ready.address or "").rpartition(":")[2]))}
+
+
+def test_a_backend_that_ignores_its_secret_is_named_in_the_log(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    name = handmade(rig, f"unset {VARIABLE}")
+    ready = rig.frontend.wait_report(rig.run(order(backend=name)), OpState.READY)
+    assert predict(ready.address or "", ready.identity or "", None) == predict(
+        ready.address or "", ready.identity or "", ready.process_secret
+    )
+    (line,) = [record for record in caplog.records if "ignores the secret" in record.getMessage()]
+    assert line.levelname == "WARNING"
+
+
 def handmade(rig: Rig, first: str) -> str:
     """A backend folder that somebody put there: the fault backend behind a first line of shell; its name."""
     rig.frontend.wait_report(rig.run(order(model="installs")), OpState.READY)
@@ -261,13 +310,14 @@ PM_01_ROUNDS, PM_01_AT_ONCE = 10, 4
 
 def test_pm_01_many_starts_and_stops_while_health_is_asked_leave_none_stuck(rig: Rig) -> None:
     serving = rig.frontend.wait_report(rig.run(order(model="asked-all-the-time")), OpState.READY)
-    over, answered = threading.Event(), list[str]()
+    over, answered, shown = threading.Event(), list[str](), metadata(serving.process_secret)
 
     def ask() -> None:
         with grpc.insecure_channel(serving.address) as channel:
             stub = backend_pb2_grpc.BackendStub(channel)
             while not over.wait(0.01):
-                answered.append(stub.Health(backend_pb2.HealthMessage(), timeout=10.0).message.decode())
+                reply = stub.Health(backend_pb2.HealthMessage(), timeout=10.0, metadata=shown)
+                answered.append(reply.message.decode())
 
     asking = threading.Thread(target=ask)
     asking.start()

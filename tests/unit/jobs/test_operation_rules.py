@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,11 +40,35 @@ PROCESS = ProcessReport(
     pid=7,
     ready=True,
 )
+SECRET = "a-secret-of-a-process"
 REPORT = Report(incarnation=2, seq=3, operations=(OPERATION,), processes=(PROCESS,))
 
 
 def test_a_report_is_read_as_it_was_written() -> None:
     assert Report.from_json(REPORT.to_json()) == REPORT
+
+
+def test_fields_of_a_later_agent_are_ignored() -> None:
+    body = REPORT.to_json()
+    for item in (*body["operations"], *body["processes"]):
+        item["said_by_a_later_version"] = 1
+    assert Report.from_json(body) == REPORT
+
+
+def test_the_secret_of_a_process_is_reported_if_there_is_one() -> None:
+    assert "process_secret" not in REPORT.to_json()["operations"][0], "an earlier frontend knows no such field"
+    told = replace(REPORT, operations=(replace(OPERATION, process_secret=SECRET),))
+    assert Report.from_json(told.to_json()) == told
+
+
+@pytest.mark.parametrize("value", ["short", SECRET + "\n", 12345678901234567, [SECRET]])
+def test_a_secret_that_no_call_could_show_is_refused_without_being_shown(value: Any) -> None:
+    body = REPORT.to_json()
+    body["operations"][0]["process_secret"] = value
+    with pytest.raises(BadInput) as caught:
+        Report.from_json(body)
+    assert "process_secret" in caught.value.message
+    assert str(value) not in f"{caught.value.message} {caught.value!r}"
 
 
 @pytest.mark.parametrize(

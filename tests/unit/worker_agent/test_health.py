@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -27,7 +27,8 @@ class Watched:
         self.clock = Clock()
         self.heard = ANSWERED
         self.activity: Activity | None = Activity(used=500, wants_to_run=False)
-        self.processes = [running(ready=True)]
+        self.processes = [running(ready=True, secret="a-secret-of-a-process")]
+        self.asked: Mapping[int, str | None] = {}
         self.ended: list[tuple[str, float | None]] = []
         self.why = ""
         self.check = HealthCheck(
@@ -45,8 +46,9 @@ class Watched:
             self.check.look()
             self.clock.now += INTERVAL_S
 
-    def _hear(self, ports: Collection[int]) -> Mapping[int, Heard]:
-        return dict.fromkeys(ports, self.heard)
+    def _hear(self, secrets: Mapping[int, str | None]) -> Mapping[int, Heard]:
+        self.asked = secrets
+        return dict.fromkeys(secrets, self.heard)
 
     def _activity(self, process: Running) -> Activity | None:
         return self.activity
@@ -60,6 +62,12 @@ class Watched:
 @pytest.fixture
 def watched() -> Watched:
     return Watched()
+
+
+def test_each_process_is_asked_with_its_own_secret(watched: Watched) -> None:
+    watched.processes.append(running(address="host:50052", process_instance="p2", ready=True))
+    watched.look(ANSWERED)
+    assert watched.asked == {50051: "a-secret-of-a-process", 50052: None}
 
 
 @pytest.mark.parametrize(

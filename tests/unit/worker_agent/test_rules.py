@@ -142,6 +142,13 @@ def test_an_anonymous_operation_is_complete_when_it_is_ready_and_no_timer_ends_i
     assert rules.ready(anonymous(), process_lives=False, identity="m").stage is Stage.WORKING
 
 
+@pytest.mark.parametrize("stage", [Stage.WORKING, Stage.READY, Stage.ENDING, Stage.ENDED])
+def test_the_secret_of_a_process_is_reported_once_it_serves(stage: Stage) -> None:
+    report = rules.operation_report(operation(stage, process_secret="a-secret-of-a-process"))
+    assert report is not None
+    assert report.process_secret == ("a-secret-of-a-process" if stage is Stage.READY else None)
+
+
 def test_nobody_is_told_of_an_anonymous_operation_and_its_end_needs_no_answer() -> None:
     assert rules.operation_report(anonymous()) is None
     doomed = rules.watched(anonymous(), now=700.0, kill_ttl_s=KILL_TTL_S)

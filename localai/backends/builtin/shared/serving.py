@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import backend_pb2_grpc
 import grpc
+import process_lock
 
 MESSAGE_LIMIT = 50 * 1024 * 1024
 #: Calls wait in them for a slot of the model while Health still answers; idle ones cost nothing, they start on demand.
@@ -42,6 +43,7 @@ def serve(backend: backend_pb2_grpc.BackendServicer, address: str, stopping: thr
             # By default a third ping within 5 minutes ends every silent call of its connection.
             ("grpc.http2.max_ping_strikes", 0),
         ],
+        interceptors=process_lock.interceptors(),
     )
     backend_pb2_grpc.add_BackendServicer_to_server(backend, server)
     try:

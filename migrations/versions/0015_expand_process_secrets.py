@@ -1,0 +1,25 @@
+"""What callers of a model process show.
+
+expand: safe before the code that uses it.
+"""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE replicas ADD COLUMN process_secret text")
+    op.execute(
+        "COMMENT ON COLUMN replicas.process_secret IS "
+        "'What each call to the process shows; NULL for a process that asks for nothing. Shown by no API and no log.'"
+    )
+
+
+def downgrade() -> None:
+    op.execute("ALTER TABLE replicas DROP COLUMN process_secret")
