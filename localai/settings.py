@@ -345,7 +345,8 @@ class Settings:
         "text",
         "",
         "Listen address and base port of model processes; the agent's HTTP server takes the port below. "
-        "Empty means 0.0.0.0 and the port of LOCALAI_ADDR, or 50051.",
+        "Empty means the advertised address if it is one of this machine, else 0.0.0.0, and the port of LOCALAI_ADDR, "
+        "or 50051.",
         "worker",
         flags="--addr --serve-addr",
     )

@@ -81,11 +81,21 @@ def _check_host(addresses: Addresses) -> None:
         ) from None
 
 
+def _warn_of_every_address(settings: Settings, addresses: Addresses) -> None:
+    if addresses.on_every_address and not settings.serve_addr:
+        log.warning(
+            "model processes listen on every address of this machine, because %s does not name exactly one of them; "
+            "set LOCALAI_SERVE_ADDR to the address that frontends reach (0.0.0.0 for every address)",
+            addresses.advertise_host,
+        )
+
+
 def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
     """Serve until something asks for the end."""
     hostname = socket.gethostname()
     addresses, folders = Addresses.of(settings, hostname), Folders.of(settings)
     _check_host(addresses)
+    _warn_of_every_address(settings, addresses)
     folders.make()
     lock = FolderLock(folders.data)
     agents: list[Agent] = []
