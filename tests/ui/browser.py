@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, P
 
 Scheme = Literal["light", "dark"]
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+#: The headless shell first: a whole browser also renders its own window around each page, which costs most of the time.
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -34,7 +35,7 @@ def find_browser() -> str:
     for name in _NAMES:
         if path := shutil.which(name):
             return path
-    missing = "no Chromium on the path: apt-get install chromium"
+    missing = "no Chromium on the path: apt-get install chromium-headless-shell"
     if os.environ.get("CI") == "true":
         pytest.fail(missing, pytrace=False)
     pytest.skip(missing)
