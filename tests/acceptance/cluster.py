@@ -19,6 +19,8 @@ import psutil
 import pytest
 import yaml
 
+from tests import plain_http
+
 API_KEY = "acceptance-key-of-these-tests"
 #: The machine is shared and noisy: a limit is there to end a hang, not to measure.
 LIMIT_S = 120.0
@@ -300,19 +302,19 @@ class Frontend:
                 f"{self.process.name} ended with {self.process.popen.returncode}:\n{self.process.text()}"
             )
         try:
-            return httpx2.get(self.url + "/readyz", timeout=5).status_code == 200
+            return plain_http.get(self.url + "/readyz", timeout=5).status_code == 200
         except httpx2.TransportError:
             return False
 
     def get(self, path: str, **options: Any) -> httpx2.Response:
-        return httpx2.get(self.url + path, headers={"Authorization": f"Bearer {API_KEY}"}, timeout=30, **options)
+        return plain_http.get(self.url + path, headers={"Authorization": f"Bearer {API_KEY}"}, timeout=30, **options)
 
     def post(self, path: str, body: Any = None, timeout: float = LIMIT_S, **options: Any) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {API_KEY}", **options.pop("headers", {})}
-        return httpx2.post(self.url + path, json=body, headers=headers, timeout=timeout, **options)
+        return plain_http.post(self.url + path, json=body, headers=headers, timeout=timeout, **options)
 
     def delete(self, path: str) -> httpx2.Response:
-        return httpx2.delete(self.url + path, headers={"Authorization": f"Bearer {API_KEY}"}, timeout=30)
+        return plain_http.delete(self.url + path, headers={"Authorization": f"Bearer {API_KEY}"}, timeout=30)
 
     def chat(self, model: str, text: str = "hello", **body: Any) -> httpx2.Response:
         return self.post(

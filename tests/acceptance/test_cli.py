@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
+from tests import plain_http
 from tests.acceptance.cluster import (
     API_KEY,
     LIMIT_S,
@@ -110,7 +110,7 @@ class Stream:
     def _read(self) -> None:
         body = {"model": self._name, "messages": [{"role": "user", "content": "hello"}], "stream": True}
         headers = {"Authorization": f"Bearer {API_KEY}"}
-        with httpx2.stream(
+        with plain_http.stream(
             "POST", self._server.url + "/v1/chat/completions", json=body, headers=headers, timeout=LIMIT_S
         ) as response:
             for line in response.iter_lines():

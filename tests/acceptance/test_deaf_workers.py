@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import httpx2
 import pytest
 
 from localai.clock import boottime
+from tests import plain_http
 from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend, free_port, wait_for
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -58,7 +58,7 @@ def test_a_worker_that_does_not_reach_its_queue_is_not_ready_also_while_its_cons
     began, looks = boottime(), []
 
     def look() -> bool:
-        looks.append(httpx2.get(f"http://{http}/readyz", timeout=10))
+        looks.append(plain_http.get(f"http://{http}/readyz", timeout=10))
         return boottime() - began > LOOKS_S
 
     wait_for("the looks", look)

@@ -14,6 +14,7 @@ import httpx2
 import openai
 import pytest
 
+from tests import plain_http
 from tests.acceptance.cluster import API_KEY, LIMIT_S, Cluster, Frontend, wait_for
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
@@ -67,7 +68,7 @@ class Heard:
 def streamed(frontend: Frontend, model: str, headers: dict[str, str] = ASKED) -> Iterator[httpx2.Response]:
     body = {"model": model, "messages": QUESTION, "stream": True}
     headers = {"Authorization": f"Bearer {API_KEY}", **headers}
-    with httpx2.stream(
+    with plain_http.stream(
         "POST", frontend.url + "/v1/chat/completions", json=body, headers=headers, timeout=LIMIT_S
     ) as response:
         yield response

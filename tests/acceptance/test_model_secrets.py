@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx2
 import psycopg2
 import pytest
 
+from tests import plain_http
 from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend, processes_below
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
@@ -73,5 +73,5 @@ def test_the_env_of_a_model_is_in_its_process_and_in_no_row_answer_or_log(machin
     assert front.post(f"/api/nodes/{node['id']}/approve").status_code == 200
     key = {"Authorization": f"Bearer {node['node_token']}"}
     for path in ("secretive.yaml", "weights.bin", "other.bin", "smollm2-135m.yaml"):
-        answer = httpx2.get(f"{front.url}/api/node/{node['id']}/files/{path}", headers=key, timeout=30)
+        answer = plain_http.get(f"{front.url}/api/node/{node['id']}/files/{path}", headers=key, timeout=30)
         assert answer.status_code == 403, path

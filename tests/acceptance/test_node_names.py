@@ -11,6 +11,7 @@ import httpx2
 import psycopg2
 import pytest
 
+from tests import plain_http
 from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend, Started, free_port, wait_for
 from tests.acceptance.test_cli import run
 
@@ -74,7 +75,7 @@ class Twin:
 
     def ready(self) -> tuple[int, str]:
         try:
-            response = httpx2.get(f"http://{self.http}/readyz", timeout=5)
+            response = plain_http.get(f"http://{self.http}/readyz", timeout=5)
         except httpx2.TransportError:
             return 0, ""
         return response.status_code, response.text

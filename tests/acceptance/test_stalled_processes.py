@@ -12,6 +12,7 @@ import httpx2
 import psutil
 import pytest
 
+from tests import plain_http
 from tests.acceptance.cluster import Cluster, Frontend, alive, frozen, processes_below, wait_for
 from tests.acceptance.test_breaker import Background, instances
 
@@ -65,7 +66,7 @@ def ask_agent(up: Frontend, path: str) -> httpx2.Response:
     """What the agent's own HTTP server says."""
     for connection in up.process.child("worker_agent.main").net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN:
-            return httpx2.get(f"http://127.0.0.1:{connection.laddr.port}{path}", timeout=30)
+            return plain_http.get(f"http://127.0.0.1:{connection.laddr.port}{path}", timeout=30)
     raise AssertionError("the agent listens nowhere")
 
 

@@ -13,6 +13,7 @@ import httpx2
 import psutil
 import yaml
 
+from tests import plain_http
 from tests.acceptance.cluster import free_port, wait_for
 from tests.bench.machine import spread
 from tests.bench.report import Row
@@ -103,5 +104,5 @@ def _answers(popen: subprocess.Popen[bytes], port: int) -> bool:
     if popen.poll() is not None:
         raise RuntimeError(f"LiteLLM's proxy ended with {popen.returncode}")
     with contextlib.suppress(httpx2.TransportError):
-        return httpx2.get(f"http://127.0.0.1:{port}/health/liveliness", timeout=5).status_code == 200
+        return plain_http.get(f"http://127.0.0.1:{port}/health/liveliness", timeout=5).status_code == 200
     return False

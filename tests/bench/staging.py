@@ -8,10 +8,10 @@ import subprocess
 import time
 from pathlib import Path
 
-import httpx2
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests import plain_http
 from tests.bench.machine import spread
 from tests.bench.report import Aim, Row
 from tests.bench.stand import Stand, median_of
@@ -76,7 +76,7 @@ def _staging_s(stand: Stand, model: str) -> float:
     wanted = {"model": model, "phase": "staging", "outcome": "ok"}
     for connection in psutil.Process(stand.agent().pid).net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN:
-            text = httpx2.get(f"http://127.0.0.1:{connection.laddr.port}/metrics", timeout=10).text
+            text = plain_http.get(f"http://127.0.0.1:{connection.laddr.port}/metrics", timeout=10).text
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
                     if sample.name == "localai_load_phase_seconds_sum" and sample.labels == wanted:

@@ -27,6 +27,7 @@ from localai.jobs.announce import Announcer
 from localai.jobs.operation_rules import OperationReport, OpState, Phase, ProcessReport, Report
 from localai.observation.observer import Observer
 from localai.settings import Settings
+from tests import plain_http
 from tests.embedded_servers import ROOT, Servers, clean_environment
 from tests.fakes.grpc_backend import GrpcBackend
 from tests.fakes.inference import Script
@@ -158,7 +159,7 @@ class Node:
     seq: int = 0
 
     def __post_init__(self) -> None:
-        response = httpx2.post(
+        response = plain_http.post(
             f"{self.web.url}/api/node/register",
             json={
                 "name": self.name,
@@ -176,7 +177,7 @@ class Node:
         self.post("heartbeat", {"incarnation": self.incarnation, "available_ram": 2**34})
 
     def post(self, path: str, body: Mapping[str, Any]) -> httpx2.Response:
-        return httpx2.post(f"{self.web.url}/api/node/{self.id}/{path}", json=dict(body), headers=self.headers)
+        return plain_http.post(f"{self.web.url}/api/node/{self.id}/{path}", json=dict(body), headers=self.headers)
 
     def claim(self, job_id: str, op_generation: int) -> httpx2.Response:
         return self.post(f"jobs/{job_id}/claim", {"op_generation": op_generation, "incarnation": self.incarnation})

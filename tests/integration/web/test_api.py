@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests import plain_http
 from tests.fakes.inference import says
 from tests.integration.web.bench import KEY, Bench, Node, WebProcess
 from tests.loopback import LIMIT_S, eventually
@@ -50,7 +51,7 @@ def test_a_pending_node_is_let_in_by_an_administrator(bench: Bench) -> None:
 def test_an_unknown_claim_is_refused_and_an_unknown_node_not_found(bench: Bench, web: WebProcess, node: Node) -> None:
     refused = node.claim("00000000-0000-4000-8000-000000000000", 1)
     assert refused.status_code == 409 and refused.json()["state"]
-    unknown = httpx2.post(
+    unknown = plain_http.post(
         f"{web.url}/api/node/00000000-0000-4000-8000-000000000000/report", json={}, headers=node.headers
     )
     assert unknown.status_code == 404
@@ -136,7 +137,7 @@ def test_a_file_of_a_gigabyte_leaves_the_other_requests_alone(bench: Bench, web:
     received = hashlib.sha256()
     slowest = 0.0
     url = f"{web.url}/api/node/{chosen.id}/files/large.bin"
-    with httpx2.stream("GET", url, headers=chosen.headers, timeout=LIMIT_S) as response:
+    with plain_http.stream("GET", url, headers=chosen.headers, timeout=LIMIT_S) as response:
         assert response.headers["Content-Length"] == str(path.stat().st_size)
         for number, chunk in enumerate(response.iter_raw(1024 * 1024)):
             received.update(chunk)

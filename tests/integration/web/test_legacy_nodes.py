@@ -12,6 +12,7 @@ from localai.bus.subjects import MODEL_STOP
 from localai.db.unit_of_work import UnitOfWork
 from localai.ids import NodeId, new_id
 from localai.jobs.job import Job, StopState
+from tests import plain_http
 from tests.integration.web.bench import TOKEN, Bench, WebProcess
 from tests.loopback import eventually
 
@@ -24,7 +25,7 @@ def legacy_node(bench: Bench, web: WebProcess) -> Iterator[NodeId]:
     """The only node there is."""
     figures = {"total_ram": 2**34, "available_ram": 2**34}
     body = {"name": f"old-{new_id()}", "address": "127.0.0.1:50051", "token": TOKEN, **figures}
-    answer = httpx2.post(f"{web.url}/api/node/register", json=body, headers={"Authorization": f"Bearer {TOKEN}"})
+    answer = plain_http.post(f"{web.url}/api/node/register", json=body, headers={"Authorization": f"Bearer {TOKEN}"})
     assert answer.status_code == 201, answer.text
     assert {"id", "incarnation", "node_token"} <= answer.json().keys(), "it is answered as every worker is"
     node_id = NodeId(answer.json()["id"])

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from protos import backend_pb2
+from tests import plain_http
 from tests.fakes.inference import Asked, Script, says
 from tests.integration.web.bench import Bench, Node, WebProcess
 from tests.loopback import LIMIT_S, eventually
@@ -117,7 +118,7 @@ def test_what_cannot_be_loaded_or_unloaded_says_why(bench: Bench, web: WebProces
     assert _post(web, path, "nobody-wrote\0this").status_code == 404
     for name in (None, "", "  ", 7, ["a"]):
         assert _post(web, path, name).status_code == 400
-    assert httpx2.post(web.url + path, json={"model": "m"}).status_code == 401
+    assert plain_http.post(web.url + path, json={"model": "m"}).status_code == 401
 
 
 def test_unloading_what_is_not_loaded_is_no_error(bench: Bench, web: WebProcess) -> None:

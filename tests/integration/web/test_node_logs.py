@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from localai.ids import new_id
+from tests import plain_http
 from tests.integration.web.bench import TOKEN, Bench, WebProcess
 from tests.loopback import free_port
 from worker_agent.log_routes import LogRoutes
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 
 def _register(web: WebProcess, http_address: str) -> str:
     body = {"name": f"logs-{new_id()}", "address": "127.0.0.1:50051", "http_address": http_address, "token": TOKEN}
-    response = httpx2.post(f"{web.url}/api/node/register", json=body, headers={"Authorization": f"Bearer {TOKEN}"})
+    response = plain_http.post(f"{web.url}/api/node/register", json=body, headers={"Authorization": f"Bearer {TOKEN}"})
     assert response.status_code == 201, response.text
     return str(response.json()["id"])
 
@@ -62,7 +62,7 @@ def test_what_is_not_there_is_404_and_a_worker_that_does_not_answer_is_502(web: 
         answer = web.client.get(path)
         assert answer.status_code == status, (path, answer.text)
         assert answer.json()["error"]["message"]
-    assert httpx2.get(f"{web.url}/api/nodes/{node_id}/backend-logs").status_code == 401
+    assert plain_http.get(f"{web.url}/api/nodes/{node_id}/backend-logs").status_code == 401
 
 
 @pytest.mark.parametrize("host", ["gpu..lan", "a" * 70 + ".lan", "gpu 1"])

@@ -10,6 +10,7 @@ from localai.jobs.job import State
 from localai.jobs.kinds import MODEL_INSTALL
 from localai.jobs.operation_rules import OperationError, OperationReport, OpState, Phase
 from localai.jobs.ports import NewJob
+from tests import plain_http
 from tests.integration.web.bench import Bench, Node, WebProcess
 from tests.loopback import eventually
 
@@ -138,7 +139,7 @@ def test_what_cannot_be_tried_again_says_why(bench: Bench, web: WebProcess, node
         ("/api/models//load-retry", 400),
     ):
         assert retry(web, path).status_code == status, path
-        assert httpx2.post(web.url + path).status_code == 401
+        assert plain_http.post(web.url + path).status_code == 401
     _, install = bench.rows.jobs.request(NewJob(kind=MODEL_INSTALL, subject="fetched-by-hand"))
     other = retry(web, f"/api/jobs/{install.id}/retry")
     assert other.status_code == 400 and "model.install" in other.json()["error"]["message"]
