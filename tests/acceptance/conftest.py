@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, show_complaints
+from tests.acceptance.cluster import SCALED_WINDOWS, Cluster, Frontend, show_complaints
 
 
 @pytest.fixture
@@ -29,6 +30,33 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
         yield cluster
     finally:
         cluster.close()
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The one machine of `up`, for tests that need no settings of their own: a start costs seconds of CPU.
+
+    A test on it names its models as no other module does, and leaves the processes able to recover by themselves.
+    """
+    variables = {**SCALED_WINDOWS, "LOCALAI_ENABLE_FAULT_BACKEND": "true", "LOCALAI_UPLOAD_LIMIT": "1"}
+    cluster = Cluster(tmp_path_factory.mktemp("machine") / "cluster", {**variables, "LOCALAI_THREADS": "1"})
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def up(machine: Cluster) -> Frontend:
+    """`localai up`, started with the limit of open files that most machines give a user."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        frontend = machine.up()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    frontend.wait_for_nodes(1)
+    return frontend
 
 
 @pytest.hookimpl(wrapper=True)

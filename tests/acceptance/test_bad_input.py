@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import httpx2
 import pytest
 
+from tests import plain_http
 from tests.acceptance.cluster import API_KEY, Cluster, Frontend
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
@@ -15,13 +14,10 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 MESSAGES = [{"role": "user", "content": "hello"}]
 
 
-@pytest.fixture(scope="module")
-def up(shared_cluster: Cluster) -> Iterator[Frontend]:
-    frontend = shared_cluster.up(LOCALAI_UPLOAD_LIMIT="1")
-    frontend.wait_for_nodes(1)
-    shared_cluster.model("m", "fault")
-    frontend.wait_for_model("m")
-    yield frontend
+@pytest.fixture(scope="module", autouse=True)
+def fault_model(machine: Cluster, up: Frontend) -> None:
+    machine.model("m", "fault")
+    up.wait_for_model("m")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +45,7 @@ def test_a_wrong_field_is_a_400_that_names_it(up: Frontend, body: Any, field: st
 
 
 def test_malformed_json_is_a_400(up: Frontend) -> None:
-    response = httpx2.post(
+    response = plain_http.post(
         up.url + "/v1/chat/completions",
         content=b'{"model": "m", ',
         headers={"Authorization": f"Bearer {API_KEY}", "Content-Type": "application/json"},
@@ -69,7 +65,7 @@ def test_an_unknown_model_is_a_404_and_never_a_load(up: Frontend) -> None:
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"x-api-key": "wrong"}])
 @pytest.mark.parametrize("path", ["/v1/models", "/api/jobs", "/api/nodes", "/api/models"])
 def test_a_wrong_key_is_a_401(up: Frontend, headers: dict[str, str], path: str) -> None:
-    response = httpx2.get(up.url + path, headers=headers)
+    response = plain_http.get(up.url + path, headers=headers)
     assert response.status_code == 401
     assert response.headers["WWW-Authenticate"].startswith("Bearer")
 
@@ -94,15 +90,13 @@ def test_a_wrong_filter_of_the_job_list_is_named(up: Frontend, query: str) -> No
     assert query.split("=", maxsplit=1)[0] in response.json()["error"]["message"]
 
 
-def test_a_digest_that_does_not_match_fails_the_load_visibly(shared_cluster: Cluster, up: Frontend) -> None:
-    (shared_cluster.models / "weights.bin").write_bytes(b"not what was promised")
-    shared_cluster.model(
+def test_a_digest_that_does_not_match_fails_the_load_visibly(machine: Cluster, up: Frontend) -> None:
+    (machine.models / "weights.bin").write_bytes(b"not what was promised")
+    machine.model(
         "tampered",
         "fault",
         parameters={"model": "weights.bin"},
-        download_files=[
-            {"filename": "weights.bin", "uri": f"file://{shared_cluster.models}/weights.bin", "sha256": "0" * 64}
-        ],
+        download_files=[{"filename": "weights.bin", "uri": f"file://{machine.models}/weights.bin", "sha256": "0" * 64}],
     )
     up.wait_for_model("tampered")
     response = up.chat("tampered")
@@ -110,14 +104,14 @@ def test_a_digest_that_does_not_match_fails_the_load_visibly(shared_cluster: Clu
     assert "was promised" in response.json()["error"]["message"]
     (job,) = up.jobs(kind="model.load", subject="tampered")
     assert job["error_cause"] == "digest_mismatch"
-    assert (shared_cluster.models / "weights.bin").exists(), "a person's file was deleted"
+    assert (machine.models / "weights.bin").exists(), "a person's file was deleted"
 
 
-def test_a_config_that_cannot_be_used_does_not_hide_the_others(shared_cluster: Cluster, up: Frontend) -> None:
-    (shared_cluster.models / "broken.yaml").write_text("name: [unclosed")
-    (shared_cluster.models / "wrong.yaml").write_text("name: wrong\nbackend: 'no spaces allowed'\n")
-    shared_cluster.model("good-neighbour", "fault")
+def test_a_config_that_cannot_be_used_does_not_hide_the_others(machine: Cluster, up: Frontend) -> None:
+    (machine.models / "broken.yaml").write_text("name: [unclosed")
+    (machine.models / "wrong.yaml").write_text("name: wrong\nbackend: 'no spaces allowed'\n")
+    machine.model("good-neighbour", "fault")
     up.wait_for_model("good-neighbour")
     assert up.chat_until_answered("good-neighbour").status_code == 200
-    (shared_cluster.models / "broken.yaml").unlink()
-    (shared_cluster.models / "wrong.yaml").unlink()
+    (machine.models / "broken.yaml").unlink()
+    (machine.models / "wrong.yaml").unlink()

@@ -6,7 +6,7 @@ import json
 import resource
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import grpc
@@ -34,19 +34,6 @@ class Background(Generic[T]):
         return self._answers[0]
 
 
-@pytest.fixture(scope="module")
-def up(shared_cluster: Cluster) -> Iterator[Frontend]:
-    """Started with the limit of open files that most machines give a user."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-    try:
-        frontend = shared_cluster.up()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    frontend.wait_for_nodes(1)
-    yield frontend
-
-
 def web_worker(up: Frontend) -> psutil.Process:
     master = up.process.child("gunicorn")
     return wait_for("a web worker", lambda: next(iter(master.children()), None))
@@ -59,12 +46,12 @@ def instances(up: Frontend) -> dict[str, str]:
     return {row["model_name"]: row["process_instance"] for row in rows if row["state"] == "loaded"}
 
 
-def test_last_words_that_no_row_can_hold_fail_their_load_and_no_other(shared_cluster: Cluster, up: Frontend) -> None:
+def test_last_words_that_no_row_can_hold_fail_their_load_and_no_other(machine: Cluster, up: Frontend) -> None:
     """A report names all operations of a node: refused for one text, none of them would be renewed."""
-    shared_cluster.model("garbled", "fault", "load_delay:3s", "load_fail:no such luck")
+    machine.model("garbled", "fault", "load_delay:3s", "load_fail:no such luck")
     up.wait_for_model("garbled")
     asking = Background(lambda: up.chat("garbled"))
-    log = shared_cluster.state_dir / "worker" / "logs"
+    log = machine.state_dir / "worker" / "logs"
     output = wait_for("its log", lambda: next(iter(log.glob("garbled*.err.log")), None))
     with output.open("ab") as file:
         file.write(b"nul \0 and half a pair \xed\xa0\x80 here\n")
@@ -77,11 +64,11 @@ def test_last_words_that_no_row_can_hold_fail_their_load_and_no_other(shared_clu
 
 
 def test_tq_01_a_model_that_kills_its_worker_is_started_once_for_each_load_and_the_worker_comes_back(
-    shared_cluster: Cluster, up: Frontend
+    machine: Cluster, up: Frontend
 ) -> None:
     """Its message is delivered again to the next life of the agent; the row, failed by then, starts nothing."""
-    shared_cluster.model("killer", "fault", "kill_parent:true")
-    shared_cluster.model("survivor", "fault", "tokens:1")
+    machine.model("killer", "fault", "kill_parent:true")
+    machine.model("survivor", "fault", "tokens:1")
     up.wait_for_model("survivor")
     for attempt in (1, 2):
         agent = up.process.child("worker_agent.main")
@@ -95,7 +82,7 @@ def test_tq_01_a_model_that_kills_its_worker_is_started_once_for_each_load_and_t
         assert {(job["error_cause"], job["attempts"]) for job in jobs} == {("worker_restarted", 1)}
         assert up.chat_until_answered("survivor").status_code == 200
         wait_for("the end of the hold", lambda: up.get("/api/models/killer/load-status").status_code == 404)
-    log = (shared_cluster.state_dir / "logs" / "agent.log").read_text(errors="replace")
+    log = (machine.state_dir / "logs" / "agent.log").read_text(errors="replace")
     assert sum("process started" in line and "process=killer#0" in line for line in log.splitlines()) == 2
 
 
@@ -166,10 +153,10 @@ def asking(up: Frontend, model: str, *, stream: bool) -> socket.socket:
     return client
 
 
-def test_sc_07_pm_06_clients_that_leave_a_silent_model_leave_no_handle(shared_cluster: Cluster, up: Frontend) -> None:
+def test_sc_07_pm_06_clients_that_leave_a_silent_model_leave_no_handle(machine: Cluster, up: Frontend) -> None:
     """More clients than the backend has threads, in three rounds: calls that were not cancelled would starve the last."""
-    shared_cluster.model("silent", "fault", "hang_in_predict:true", "tokens:1")
-    shared_cluster.model("beside-it", "fault", "tokens:1")
+    machine.model("silent", "fault", "hang_in_predict:true", "tokens:1")
+    machine.model("beside-it", "fault", "tokens:1")
     up.wait_for_model("beside-it")
     assert up.chat_until_answered("beside-it").status_code == 200
     first = asking(up, "silent", stream=True)
@@ -186,9 +173,9 @@ def test_sc_07_pm_06_clients_that_leave_a_silent_model_leave_no_handle(shared_cl
     assert up.chat("beside-it").status_code == 200
 
 
-def test_c7_c11_a_frozen_agent_ends_nothing_that_serves_when_it_thaws(shared_cluster: Cluster, up: Frontend) -> None:
+def test_c7_c11_a_frozen_agent_ends_nothing_that_serves_when_it_thaws(machine: Cluster, up: Frontend) -> None:
     """Longer than the kill TTL and the stop window; what serves goes on serving, and stays the same process."""
-    shared_cluster.model("serves-on", "fault", "tokens:1")
+    machine.model("serves-on", "fault", "tokens:1")
     up.wait_for_model("serves-on")
     assert up.chat_until_answered("serves-on").status_code == 200
     before = instances(up)
@@ -196,7 +183,7 @@ def test_c7_c11_a_frozen_agent_ends_nothing_that_serves_when_it_thaws(shared_clu
     with frozen(up.process.child("worker_agent.main")):
         thawed.wait(22)
         assert up.chat("serves-on").status_code == 200
-    shared_cluster.model("after-the-thaw", "fault", "tokens:1")
+    machine.model("after-the-thaw", "fault", "tokens:1")
     up.wait_for_model("after-the-thaw")
     assert up.chat_until_answered("after-the-thaw").status_code == 200
     after = instances(up)

@@ -16,19 +16,17 @@ from tests.acceptance.cluster import API_KEY, Cluster, Frontend
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 MODEL = "minilm-l6-v2"
+FAULT = "three-tokens"
 SIZE = 384
 SENTENCE = "How do I reset my password?"
 PARAPHRASE = "I forgot my login credentials and need a new one."
 STRANGER = "The recipe needs two eggs and a cup of flour."
 
 
-@pytest.fixture(scope="module")
-def up(shared_cluster: Cluster) -> Frontend:
-    frontend = shared_cluster.up(LOCALAI_THREADS="1")
-    frontend.wait_for_nodes(1)
-    shared_cluster.model("m", "fault", "tokens:3")
-    frontend.wait_for_model("m")
-    return frontend
+@pytest.fixture(scope="module", autouse=True)
+def fault_model(machine: Cluster, up: Frontend) -> None:
+    machine.model(FAULT, "fault", "tokens:3")
+    up.wait_for_model(FAULT)
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +148,14 @@ def test_a_wrong_rerank_is_refused_with_the_field(up: Frontend, fields: dict[str
     [
         ("/v1/chat/completions", MODEL, {"messages": [{"role": "user", "content": "hello"}]}),
         ("/v1/completions", MODEL, {"prompt": "hello"}),
-        ("/v1/embeddings", "m", {"input": "hello"}),
-        ("/v1/rerank", "m", {"query": "q", "documents": ["a"]}),
+        ("/v1/embeddings", FAULT, {"input": "hello"}),
+        ("/v1/rerank", FAULT, {"query": "q", "documents": ["a"]}),
     ],
 )
 def test_a_call_that_the_model_s_backend_lacks_is_a_400_that_names_both(
     up: Frontend, vectors: object, path: str, model: str, body: dict[str, Any]
 ) -> None:
-    up.chat_until_answered("m")
+    up.chat_until_answered(FAULT)
     response = up.post(path, {"model": model, **body})
     assert response.status_code == 400, response.text
     error = response.json()["error"]
@@ -166,12 +164,12 @@ def test_a_call_that_the_model_s_backend_lacks_is_a_400_that_names_both(
 
 
 def test_a_raw_prompt_is_completed_by_the_fault_backend_whole_and_streamed(up: Frontend, api: openai.OpenAI) -> None:
-    up.chat_until_answered("m")
-    answer = api.completions.create(model="m", prompt=["one two", "three"])
-    assert [choice.text for choice in answer.choices] == ["m says: tok1 tok2 tok3"] * 2
+    up.chat_until_answered(FAULT)
+    answer = api.completions.create(model=FAULT, prompt=["one two", "three"])
+    assert [choice.text for choice in answer.choices] == [f"{FAULT} says: tok1 tok2 tok3"] * 2
     assert answer.usage and (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (3, 6)
-    chunks = list(api.completions.create(model="m", prompt="one two", max_tokens=2, stream=True))
-    assert "".join(chunk.choices[0].text for chunk in chunks) == "m says: tok1 tok2"
+    chunks = list(api.completions.create(model=FAULT, prompt="one two", max_tokens=2, stream=True))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == f"{FAULT} says: tok1 tok2"
     assert [chunk.choices[0].finish_reason for chunk in chunks] == [None, None, "length"]
     assert [chunk.usage.completion_tokens for chunk in chunks if chunk.usage] == [1, 2, 2]
 

@@ -9,7 +9,10 @@ import httpx2
 import psutil
 import pytest
 
+from tests import plain_http
 from tests.acceptance.cluster import Cluster, Frontend, alive, processes_below, wait_for
+from tests.acceptance.test_breaker import instances
+from tests.acceptance.test_stalled_processes import process_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -20,12 +23,14 @@ VICTIMS = {
     "web worker": ("gunicorn",),
     "control": ("tasks.control",),
     "agent": ("worker_agent.main",),
-    "model process": ("backend.py", "--addr"),
+    "model process": (),
 }
 
 
-def victim(up: Frontend, name: str) -> psutil.Process:
-    """The process to kill: for the web, the worker below gunicorn's master."""
+def victim(up: Frontend, name: str, model: str = "") -> psutil.Process:
+    """The process to kill: for the web, the worker below gunicorn's master; ``model`` is that of a model process."""
+    if name == "model process":
+        return process_of(up, model)
     if name != "web worker":
         return up.process.child(*VICTIMS[name])
     master = up.process.child("gunicorn")
@@ -33,25 +38,20 @@ def victim(up: Frontend, name: str) -> psutil.Process:
 
 
 @pytest.mark.parametrize("name", ["web worker", "control", "agent"])
-def test_lj_06_a_kill_during_a_load_recovers_by_itself(cluster: Cluster, name: str) -> None:
-    up = cluster.up()
+def test_lj_06_a_kill_during_a_load_recovers_by_itself(machine: Cluster, up: Frontend, name: str) -> None:
+    model = machine.model(f"loads-while-the-{name.replace(' ', '-')}-dies", "fault", "load_delay:3s")
     up.wait_for_nodes(1)
-    cluster.model("slow", "fault", "load_delay:3s")
-    up.wait_for_model("slow")
-    thread = threading.Thread(target=_ask_quietly, args=(up, "slow"))
+    up.wait_for_model(model)
+    thread = threading.Thread(target=_ask_quietly, args=(up, model))
     thread.start()
-    wait_for("the load on the node", lambda: _loading(up))
-    before = processes_below(up.process.pid)
+    wait_for("the load on the node", lambda: _loading(up, model))
     victim(up, name).kill()
-    answer = up.chat_until_answered("slow")
-    assert "slow" in answer.text
+    answer = up.chat_until_answered(model)
+    assert model in answer.text
     thread.join(120)
-    assert up.get("/api/models/slow/load-status").status_code == 404
-    succeeded = up.jobs(kind="model.load", subject="slow", state="succeeded")
-    assert len(succeeded) == 1
-    _one_model_process(up)
-    assert up.process.stop() == 0
-    wait_for("no process left", lambda: not any(alive(process) for process in before), 10)
+    assert up.get(f"/api/models/{model}/load-status").status_code == 404
+    assert len(up.jobs(kind="model.load", subject=model, state="succeeded")) == 1
+    _every_process_has_a_row(up)
 
 
 def _ask_quietly(up: Frontend, model: str) -> None:
@@ -61,19 +61,25 @@ def _ask_quietly(up: Frontend, model: str) -> None:
         return
 
 
-def _loading(up: Frontend) -> bool:
-    response = up.get("/api/models/slow/load-status")
+def _loading(up: Frontend, model: str = "slow") -> bool:
+    response = up.get(f"/api/models/{model}/load-status")
     return response.status_code == 200 and response.json()["state"] == "loading"
 
 
-def _one_model_process(up: Frontend) -> None:
-    """What lost its row ends within a report; one process serves."""
+def _every_process_has_a_row(up: Frontend) -> None:
+    """What lost its row ends within a report; each model is served by one process."""
 
-    def one() -> bool:
+    def agree() -> bool:
         found = [p for p in processes_below(up.process.pid) if _is_model_process(p)]
-        return len(found) == 1
+        return len(found) == len(instances(up))
 
-    wait_for("one model process", one, 60)
+    wait_for("one model process for each loaded model", agree, 60)
+
+
+def _with_model_process(up: Frontend) -> list[psutil.Process] | None:
+    """All processes of this machine, once a model process is among them."""
+    found = processes_below(up.process.pid)
+    return found if any(_is_model_process(process) for process in found) else None
 
 
 def _is_model_process(process: psutil.Process) -> bool:
@@ -85,20 +91,19 @@ def _is_model_process(process: psutil.Process) -> bool:
 
 
 @pytest.mark.parametrize("name", list(VICTIMS))
-def test_a_kill_during_traffic_recovers_by_itself(cluster: Cluster, name: str) -> None:
-    up = cluster.up()
+def test_a_kill_during_traffic_recovers_by_itself(machine: Cluster, up: Frontend, name: str) -> None:
+    model = machine.model(f"serves-while-the-{name.replace(' ', '-')}-dies", "fault", "tokens:8", "token_delay:20ms")
     up.wait_for_nodes(1)
-    cluster.model("steady", "fault", "tokens:8", "token_delay:20ms")
-    up.wait_for_model("steady")
-    assert up.chat_until_answered("steady").status_code == 200
+    up.wait_for_model(model)
+    assert up.chat_until_answered(model).status_code == 200
 
     seen: list[Any] = []
     end = threading.Event()
-    threads = [threading.Thread(target=_traffic, args=(up, seen, end)) for _ in range(4)]
+    threads = [threading.Thread(target=_traffic, args=(up, model, seen, end)) for _ in range(4)]
     for thread in threads:
         thread.start()
     wait_for("traffic", lambda: len(seen) > 20)
-    victim(up, name).kill()
+    victim(up, name, model).kill()
     count = len(seen)
     wait_for("traffic after the kill", lambda: seen[count:].count(200) > 20)
     end.set()
@@ -106,16 +111,16 @@ def test_a_kill_during_traffic_recovers_by_itself(cluster: Cluster, name: str) -
         thread.join(120)
     codes = {code for code in seen if isinstance(code, str)}
     assert codes <= EXPECTED_CODES, codes
-    if name in ("control",):
+    if name == "control":
         assert set(seen) == {200}, "the warm path needs no control process"
-    assert up.chat_until_answered("steady").status_code == 200
-    _one_model_process(up)
+    assert up.chat_until_answered(model).status_code == 200
+    _every_process_has_a_row(up)
 
 
-def _traffic(up: Frontend, seen: list[Any], end: threading.Event) -> None:
+def _traffic(up: Frontend, model: str, seen: list[Any], end: threading.Event) -> None:
     while not end.is_set():
         try:
-            response = up.chat("steady")
+            response = up.chat(model)
         except httpx2.TransportError:
             seen.append("server_error")
             end.wait(0.1)
@@ -139,8 +144,7 @@ def test_kill_9_of_the_supervisor_leaves_no_process(cluster: Cluster, during: st
         wait_for("the load on the node", lambda: _loading(up))
     else:
         assert up.chat_until_answered("slow").status_code == 200
-    everything = processes_below(up.process.pid)
-    assert any(_is_model_process(process) for process in everything)
+    everything = wait_for("a model process among them", lambda: _with_model_process(up))
     up.process.popen.kill()
     up.process.popen.wait(30)
     wait_for("no process left 5 s after the supervisor died", lambda: not any(alive(p) for p in everything), 10)
@@ -150,17 +154,17 @@ def test_kill_9_of_the_supervisor_leaves_no_process(cluster: Cluster, during: st
 
 
 @pytest.mark.parametrize("server", ["postgres", "nats-server", "valkey-server"])
-def test_a_killed_server_is_started_again(cluster: Cluster, server: str) -> None:
-    up = cluster.up()
+def test_a_killed_server_is_started_again(machine: Cluster, up: Frontend, server: str) -> None:
+    before, after = f"before-{server}-dies", f"after-{server}-died"
     up.wait_for_nodes(1)
-    for name in ("before", "after"):
-        cluster.model(name, "fault")
+    for name in (before, after):
+        machine.model(name, "fault")
         up.wait_for_model(name)
-    assert up.chat_until_answered("before").status_code == 200
+    assert up.chat_until_answered(before).status_code == 200
     up.process.child(server).kill()
-    assert up.chat_until_answered("before").status_code == 200
-    assert up.chat_until_answered("after").status_code == 200
-    assert len(up.jobs(kind="model.load", subject="before")) == 1, "a loaded model was loaded again"
+    assert up.chat_until_answered(before).status_code == 200
+    assert up.chat_until_answered(after).status_code == 200
+    assert len(up.jobs(kind="model.load", subject=before)) == 1, "a loaded model was loaded again"
 
 
 def test_sc_02_leftovers_of_a_killed_worker_are_gone_before_it_is_ready(cluster: Cluster) -> None:
@@ -212,7 +216,7 @@ def _child_but(parent: psutil.Process, pid: int, word: str = "") -> psutil.Proce
 
 def _answers(up: Frontend) -> bool:
     try:
-        return httpx2.get(up.url + "/readyz", timeout=5).status_code == 200
+        return plain_http.get(up.url + "/readyz", timeout=5).status_code == 200
     except httpx2.TransportError:
         return False
 

@@ -10,15 +10,14 @@ import httpx2
 import pytest
 
 from localai.embedded.process import LOG_KEPT_BYTES, LOG_LIMIT_BYTES
-from tests.acceptance.cluster import API_KEY, Cluster, wait_for
+from tests.acceptance.cluster import API_KEY, Cluster, Frontend, wait_for
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 REQUESTS = int(os.environ.get("LOG_REQUESTS", "200"))
 
 
-def test_long_names_make_no_long_lines(cluster: Cluster) -> None:
-    up = cluster.up()
+def test_long_names_make_no_long_lines(up: Frontend) -> None:
     log = up.logs / "web.log"
     before = log.stat().st_size
     with httpx2.Client(base_url=up.url, headers={"Authorization": f"Bearer {API_KEY}"}, timeout=60) as client:
