@@ -236,7 +236,7 @@ class OperationRun:
 
     def _warn_of_an_open_process(self, order: Order, process: ModelProcess) -> None:
         if self._parts.loader.answers_health(process.port):
-            text = "the backend ignores the secret of its process: whoever reaches its port may call it"
+            text = "the backend ignores the secret of its process: every client that reaches its port can call it"
             log.warning("%s", text, extra=logs.fields(backend=order.backend, address=process.running.address))
 
     def _fail(self, error: OperationError) -> None:

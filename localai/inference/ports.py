@@ -19,7 +19,7 @@ class Endpoint:
     node_id: str
     address: str
     process_instance: str
-    #: What each call to the process shows; None for a process that asks for nothing.
+    #: Secret that each call to the process sends; None if the process has none.
     secret: str | None = field(default=None, repr=False, compare=False)
 
 

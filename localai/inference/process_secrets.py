@@ -1,7 +1,7 @@
-"""The secret of one model process: each call to the process shows it, and the process refuses a call without it.
+"""The secret of one model process: each call sends it as metadata, and the process refuses calls without it.
 
-The agent draws it when it starts the process. A process that was started without one has the secret None, and calls to
-it show nothing.
+The agent draws the secret when it starts the process. A process of an earlier agent has the secret None, and calls to
+it send no such metadata.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 import secrets
 from typing import Any
 
-#: Where the process finds its secret. The environment of a process is readable by its own account only, unlike its
-#: command line. Backends of other projects know this variable.
+#: Environment variable with the secret of the process. Only the account of a process can read its environment; every
+#: account can read its command line. Backends of other projects check this variable.
 VARIABLE = "LOCALAI_GRPC_AUTH_TOKEN"
 
-#: What a secret looks like, for errors about one.
+#: The accepted form, for error texts.
 FORM = "16 to 256 visible ASCII characters, or none"
 
 _BYTES = 32
@@ -22,15 +22,15 @@ _FORM = re.compile(r"[!-~]{16,256}")
 
 
 def draw() -> str:
-    """A new secret, of letters, digits, `-` and `_`."""
+    """Return a new secret of letters, digits, `-` and `_`."""
     return secrets.token_urlsafe(_BYTES)
 
 
 def is_usable(secret: Any) -> bool:
-    """Whether calls can show what an agent reports as the secret of a process; None asks for nothing."""
+    """Whether a reported secret can be sent as metadata; None is accepted and means no secret."""
     return secret is None or (isinstance(secret, str) and _FORM.fullmatch(secret) is not None)
 
 
 def metadata(secret: str | None) -> tuple[tuple[str, str], ...] | None:
-    """The metadata of a call to the process with this secret."""
+    """Return the metadata of a call to the process with this secret."""
     return None if secret is None else (("authorization", f"Bearer {secret}"),)

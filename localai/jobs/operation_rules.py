@@ -188,7 +188,7 @@ class OperationReport:
     #: The very Model string LoadModel got; every later call carries it as ModelIdentity.
     identity: str | None = None
     error: OperationError | None = None
-    #: What calls to a process that is READY show. A process of an earlier agent has none.
+    #: Secret of a process that is READY, sent with each call to it. None from an earlier agent.
     process_secret: str | None = field(default=None, repr=False)
 
 

@@ -463,7 +463,7 @@ RETURNING jobs.*, clock_timestamp() AS read_at;
 UPDATE replicas SET state = 'loading', updated_at = clock_timestamp() WHERE job_id = %(id)s AND state = 'staging';
 
 -- keep_secret --
--- What callers of the process show. It goes with the row, and no job ever has it.
+-- The secret of the process for the frontends. It is deleted with the row, and no job row holds it.
 UPDATE replicas SET process_secret = %(secret)s
  WHERE job_id = %(id)s AND state IN ('staging', 'loading') AND process_secret IS DISTINCT FROM %(secret)s;
 

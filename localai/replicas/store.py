@@ -29,7 +29,7 @@ class RoutingReplica:
     #: The very Model string LoadModel got.
     identity: str
     revision: str
-    #: What calls to the process show; None for a process that was started without one.
+    #: Secret that each call to the process sends; None if the process has none.
     process_secret: str | None = field(default=None, repr=False)
 
 

@@ -28,7 +28,7 @@ class LoadedReplica(Protocol):
     def process_instance(self) -> str: ...
     @property
     def process_secret(self) -> str | None:
-        """What calls to the process show; None for a process that asks for nothing."""
+        """Secret that each call to the process sends; None if the process has none."""
 
     @property
     def identity(self) -> str:

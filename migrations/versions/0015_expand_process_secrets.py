@@ -1,4 +1,4 @@
-"""What callers of a model process show.
+"""The secret of a replica's process.
 
 expand: safe before the code that uses it.
 """
@@ -17,7 +17,7 @@ def upgrade() -> None:
     op.execute("ALTER TABLE replicas ADD COLUMN process_secret text")
     op.execute(
         "COMMENT ON COLUMN replicas.process_secret IS "
-        "'What each call to the process shows; NULL for a process that asks for nothing. Shown by no API and no log.'"
+        "'Sent with each call to the process; NULL if the process has none. No API and no log shows it.'"
     )
 
 

@@ -152,7 +152,7 @@ def compact(path: Path, kept: Sequence[Entry]) -> None:
             os.fsync(file.fileno())
         return
     temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
+    with open(temporary, "wb", opener=_for_its_owner) as file:
         for entry in kept:
             file.write(json.dumps({"event": "start", **asdict(entry)}).encode() + b"\n")
         file.flush()
@@ -163,3 +163,7 @@ def compact(path: Path, kept: Sequence[Entry]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -92,7 +92,7 @@ class Running:
     ready: bool = False
     #: Its end has been decided.
     ending: bool = False
-    #: What calls to it show.
+    #: Secret that each call to it sends.
     secret: str | None = field(default=None, repr=False)
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from localai.clock import boottime
 from localai.db import migrate, waiting
@@ -47,6 +48,13 @@ def test_our_limits_win_over_those_of_the_role(empty_database_url: str, engine: 
     finally:
         with UnitOfWork(engine) as uow:
             uow.execute("ALTER ROLE CURRENT_USER RESET ALL")
+
+
+def test_the_text_of_an_error_shows_no_parameter(engine: Engine) -> None:
+    with pytest.raises(DBAPIError) as refused, UnitOfWork(engine) as uow:
+        uow.execute("SELECT %(secret)s, 1 / 0", {"secret": "a-secret-of-a-process"})
+    assert "division by zero" in str(refused.value)
+    assert "a-secret-of-a-process" not in str(refused.value)
 
 
 def test_a_row_that_is_locked_for_too_long_is_storage_unavailable_without_sql_in_the_text(engine: Engine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,7 @@ def test_compacting_keeps_only_what_is_named(tmp_path: Path) -> None:
     kept = [entry for entry in journal.read(path) if entry.instance == "b"]
     journal.compact(path, kept)
     assert journal.read(path) == kept
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     journal.compact(path, [])
     assert path.read_bytes() == b""
 

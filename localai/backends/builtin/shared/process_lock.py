@@ -1,6 +1,6 @@
-"""The lock of a model process: calls must show the secret that the agent gave it.
+"""The lock of a model process: the server refuses calls that do not send the secret of the process.
 
-The agent puts the secret into the environment. Without it there is no lock, as in a process that was started by hand.
+The agent puts the secret into the environment. A process without the variable (one started by hand) has no lock.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ REFUSAL = "this model process answers only calls that show its secret"
 
 
 def interceptors() -> list[grpc.ServerInterceptor]:
-    """What the server is made with. The secret leaves the environment, so that no program started later inherits it."""
+    """The interceptors of the server. The variable is removed, so that child processes do not inherit it."""
     secret = os.environ.pop(VARIABLE, "")
     return [_Lock(secret)] if secret else []
 
 
 class _Lock(grpc.ServerInterceptor):
-    """Lets calls pass that show the secret, of whatever method, Health included."""
+    """Passes calls of any method, Health included, if they send the secret, and refuses the others."""
 
     def __init__(self, secret: str) -> None:
         self._wanted = f"Bearer {secret}".encode()
@@ -45,5 +45,5 @@ def _refuse(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterato
     yield b""
 
 
-#: Streamed both ways whatever the method is: then no message of the call is read.
+#: A handler for streams in both directions fits every method, and with it the server reads no message of the call.
 _REFUSED = grpc.stream_stream_rpc_method_handler(_refuse)
