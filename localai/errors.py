@@ -31,8 +31,9 @@
     ├── NodeUnreachable       the bus or network gave no answer; nothing is known about the node
     ├── WorkerRefused         the worker's own word
     ├── BackendError          a model process answered with an error
-    │   ├── BackendUnavailable    the connection to this process instance is gone
+    │   ├── BackendUnavailable    the process cannot have read the request, or refused it; another may serve it
     │   │   └── ConnectTimeout        it did not accept a connection within the limit
+    │   ├── BackendCrashed        its connection broke while it had the request, which is never sent again
     │   ├── ModelGone             the process runs, but holds no model
     │   ├── WrongModel            the process holds another model
     │   ├── BackendBusy           the process is full; it is not dead
@@ -276,6 +277,10 @@ class BackendUnavailable(BackendError):
 
 class ConnectTimeout(BackendUnavailable):
     """The model process did not accept a connection within the limit."""
+
+
+class BackendCrashed(BackendError):
+    """The model process ended, or its connection broke, while it had the request; the request was not sent again."""
 
 
 class ModelGone(BackendError):

@@ -127,7 +127,7 @@ CALLS_CUT = _counter(
     ("model", "cause"),
     "calls",
     "Calls to model processes that were ended early. Cause: unloaded (a forced unload, or one over its bound), "
-    "connect, first_byte, idle (over that limit of the model).",
+    "connect, first_byte, idle (over that limit of the model), crashed (the process ended or its connection broke).",
     FRONTEND,
 )
 WAITERS = _gauge("localai_waiters", ("model",), "requests", "Requests that wait for a load at this moment.", FRONTEND)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from localai import metrics
-from localai.errors import ConnectTimeout, FirstByteTimeout, IdleTimeout, ModelUnloaded
+from localai.errors import BackendCrashed, ConnectTimeout, FirstByteTimeout, IdleTimeout, ModelUnloaded
 
 _CAUSES: Mapping[type[BaseException], str] = {
+    BackendCrashed: "crashed",
     ConnectTimeout: "connect",
     FirstByteTimeout: "first_byte",
     IdleTimeout: "idle",

@@ -148,7 +148,14 @@ TABLE: dict[type[LocalAIError], Row] = {
     ),
     errors.WorkerRefused: Row(502, "worker_refused", "server_error", "The agent's own word."),
     errors.BackendUnavailable: Row(
-        503, "backend_unavailable", _UNAVAILABLE, "The connection to the model process broke, twice.", 5
+        503, "backend_unavailable", _UNAVAILABLE, "No connection to the model process could be used, twice.", 5
+    ),
+    errors.BackendCrashed: Row(
+        502,
+        "backend_crashed",
+        "server_error",
+        "The model process ended, or its connection broke, while it had the request; it was not sent again.",
+        kept_in_stream=True,
     ),
     errors.ModelGone: Row(503, "backend_unavailable", _UNAVAILABLE, "The model process lost its model, twice.", 5),
     errors.WrongModel: Row(503, "backend_unavailable", _UNAVAILABLE, "The process holds another model, twice.", 5),
@@ -280,9 +287,9 @@ def errors_page() -> str:
         "Every answer carries `X-Request-Id`, and the log has the request under it. `Retry-After` is in whole seconds.",
         "",
         "A stream that has begun ends with one event that holds an envelope of type and code `server_error`, then",
-        "`data: [DONE]`; `first_byte_timeout`, `idle_timeout` and `model_unloaded` keep their code. One that showed",
-        "how its model loads, and has no token yet, ends with the body of the status it would have had, `loading`",
-        "included.",
+        "`data: [DONE]`; `first_byte_timeout`, `idle_timeout`, `model_unloaded` and `backend_crashed` keep their code.",
+        "One that showed how its model loads, and has no token yet, ends with the body of the status it would have",
+        "had, `loading` included.",
         "",
         "| status | code | type | Retry-After | when |",
         "|---|---|---|---|---|",

@@ -1,7 +1,8 @@
 """Which replica answers an inference request, and what happens when it does not: the one counted path of every dialect.
 
-Pick, call, and while the client has seen nothing: drop what is broken, read the rows again, try once more. A model
-without a replica is waited for. Nothing here makes a statement, sends a message or reads a config for a loaded model.
+Pick, call, and if the model process cannot have read the request: drop what is broken, read the rows again, try once
+more. A request under which a process ended is never sent again: it would end the next one too. A model without a
+replica is waited for. Nothing here makes a statement, sends a message or reads a config for a loaded model.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from localai import logs, metrics
 from localai.errors import (
+    BackendCrashed,
     BackendError,
     BackendUnavailable,
     BackendUnimplemented,
@@ -43,7 +45,7 @@ _WAITS = 3
 #: Gets each new status of a load that a stream waits for, and None once the model is there.
 Tell = Callable[[Status | None], None]
 
-#: The process is not there, or not what its row says: another replica may do.
+#: The process cannot have read the request, or says that it does not serve it: another replica may do.
 _MISROUTED = (BackendUnavailable, ModelGone, WrongModel)
 
 
@@ -258,6 +260,12 @@ class Serving:
                 self._drop(pick, error)
                 if last:
                     raise
+            except BackendCrashed as error:
+                # It may have crashed because of this request, which then must not reach the next replica.
+                pick.release()
+                count_cut(config.name, error)
+                self._drop(pick, error)
+                raise
             except BackendUnimplemented as error:
                 pick.release()
                 text = f"the model {config.name!r} runs on backend {config.backend!r}. {error.message}"
@@ -298,7 +306,7 @@ class Serving:
 
     def _drop(self, pick: Pick, error: BackendError) -> None:
         """Route no more to what does not serve, and read the rows again."""
-        replica, for_good = pick.replica, not isinstance(error, BackendUnavailable)
+        replica, for_good = pick.replica, isinstance(error, ModelGone | WrongModel)
         log.warning(
             "a replica does not serve: %s",
             error.message,

@@ -16,12 +16,16 @@ import grpc
 
 from localai.errors import BackendUnavailable, ConnectTimeout
 from localai.inference.ports import Endpoint
-from protos import backend_pb2_grpc
+from localai.inference.process_secrets import metadata
+from protos import backend_pb2, backend_pb2_grpc
 
 #: Both ends of the protocol agree on it.
 MESSAGE_LIMIT_BYTES = 50 * 1024 * 1024
 #: A model process listens before its replica is routable, so a dial that takes longer has met a dead machine.
 DIAL_TIMEOUT_S = 5.0
+
+#: How long a process has to answer Health, after a call ended with a status that a broken connection has as well.
+_HEALTH_TIMEOUT_S = 5.0
 
 #: Servers with default settings of gRPC allow one ping without data in this time. They count the ones that come sooner,
 #: and after the second end the connection with every call on it.
@@ -65,6 +69,9 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_http_proxy", 0),
 )
 
+#: Statuses that gRPC makes by itself if no answer comes.
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
+
 _SETTLED = (
     grpc.ChannelConnectivity.READY,
     grpc.ChannelConnectivity.TRANSIENT_FAILURE,
@@ -75,22 +82,22 @@ _SETTLED = (
 Vouch = Callable[[Endpoint], bool]
 
 
-class _Connection:
+class Connection:
     """The one connection to one process instance."""
 
     def __init__(self, endpoint: Endpoint, vouch: Vouch, keepalive: Keepalive) -> None:
         self._endpoint, self._vouch = endpoint, vouch
         self._channel = grpc.insecure_channel(endpoint.address, options=(*_OPTIONS, *keepalive.options()))
         # Made once: it builds an object for each of the protocol's calls.
-        self._stub = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]
+        self.calls = backend_pb2_grpc.BackendStub(self._channel)  # type: ignore[no-untyped-call]
         self._dialling = threading.Lock()
         self._dialled = False
         #: The dial was given up because its time was over.
         self._late = False
         self._closed = False
 
-    def stub(self, timeout_s: float | None) -> backend_pb2_grpc.BackendStub:
-        """The calls of the connected channel. Raises BackendUnavailable without a connection, and closes for good."""
+    def require(self, timeout_s: float | None) -> None:
+        """Dial if that was not done yet. Raises BackendUnavailable without a connection, and closes for good."""
         if not self._dialled:
             with self._dialling:
                 if not self._dialled:
@@ -107,7 +114,19 @@ class _Connection:
             raise BackendUnavailable(
                 f"no connection to the model process at {self._endpoint.address}", endpoint=self._endpoint
             )
-        return self._stub
+
+    def answers(self) -> bool:
+        """Whether the connection still stands and the process answers on it."""
+        if not self._connected():
+            return False
+        try:
+            shown = metadata(self._endpoint.secret)
+            self.calls.Health(backend_pb2.HealthMessage(), timeout=_HEALTH_TIMEOUT_S, metadata=shown)
+        except ValueError:  # closed by another greenlet meanwhile
+            return False
+        except grpc.RpcError as error:
+            return error.code() not in _NO_ANSWER
+        return True
 
     def close(self) -> None:
         """End the connection and every call on it."""
@@ -157,11 +176,11 @@ class Channels:
 
     def __init__(self, *, vouch: Vouch = lambda _: True, keepalive: Keepalive = _KEEPALIVE) -> None:
         self._vouch, self._keepalive = vouch, keepalive
-        self._connections: dict[Endpoint, _Connection] = {}
+        self._connections: dict[Endpoint, Connection] = {}
         self._lock = threading.Lock()
 
-    def stub(self, endpoint: Endpoint, dial_timeout_s: float | None = DIAL_TIMEOUT_S) -> backend_pb2_grpc.BackendStub:
-        """The calls of an instance, over the connection dialled at its first use.
+    def connection(self, endpoint: Endpoint, dial_timeout_s: float | None = DIAL_TIMEOUT_S) -> Connection:
+        """The connection to an instance, dialled at its first use.
 
         Raises BackendUnavailable when it cannot be dialled or has been lost, ConnectTimeout when the dial took longer
         than `dial_timeout_s` (None is no limit); the instance stays lost until `forget`.
@@ -169,11 +188,12 @@ class Channels:
         with self._lock:
             connection = self._connections.get(endpoint)
             if connection is None:
-                connection = self._connections[endpoint] = _Connection(endpoint, self._vouch, self._keepalive)
-        return connection.stub(dial_timeout_s)
+                connection = self._connections[endpoint] = Connection(endpoint, self._vouch, self._keepalive)
+        connection.require(dial_timeout_s)
+        return connection
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Close the connection of an instance. A later `stub` dials anew, so a row must have been read since."""
+        """Close the connection of an instance. A later `connection` dials anew, so a row must have been read since."""
         with self._lock:
             connection = self._connections.pop(endpoint, None)
         if connection is not None:

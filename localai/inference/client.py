@@ -12,8 +12,8 @@ import grpc
 from google.protobuf.message import Message
 
 from localai.errors import BackendRejected, CallCancelled, FirstByteTimeout, IdleTimeout, LocalAIError
-from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels
-from localai.inference.errors import from_status
+from localai.inference.channels import MESSAGE_LIMIT_BYTES, Channels, Connection
+from localai.inference.errors import from_broken_call, from_status
 from localai.inference.limits import LimitWatch
 from localai.inference.ports import Call, Endpoint, Limits, UnaryCall
 from localai.inference.process_secrets import metadata
@@ -34,36 +34,36 @@ class GrpcInference:
     def predict(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call:
         """Start a unary call. Raises BackendUnavailable when the process cannot be reached, BackendRejected when the
         request is larger than a message may be."""
-        stub, shown = self._stub(endpoint, options, limits), metadata(endpoint.secret)
-        return _Call(lambda: stub.Predict.future(options, metadata=shown), limits, self._watch)
+        to, shown = self._connection(endpoint, options, limits), metadata(endpoint.secret)
+        return _Call(to, lambda: to.calls.Predict.future(options, metadata=shown), limits, self._watch)
 
     def stream(self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits) -> Call:
         """Start a streamed call; raises as `predict`."""
-        stub, shown = self._stub(endpoint, options, limits), metadata(endpoint.secret)
-        return _Call(lambda: stub.PredictStream(options, metadata=shown), limits, self._watch)
+        to, shown = self._connection(endpoint, options, limits), metadata(endpoint.secret)
+        return _Call(to, lambda: to.calls.PredictStream(options, metadata=shown), limits, self._watch)
 
     def embed(
         self, endpoint: Endpoint, options: backend_pb2.PredictOptions, limits: Limits
     ) -> UnaryCall[backend_pb2.EmbeddingResult]:
         """Start a call for the vector of one text; raises as `predict`."""
-        stub, shown = self._stub(endpoint, options, limits), metadata(endpoint.secret)
-        return _UnaryCall(lambda: stub.Embedding.future(options, metadata=shown), limits, self._watch)
+        to, shown = self._connection(endpoint, options, limits), metadata(endpoint.secret)
+        return _UnaryCall(to, lambda: to.calls.Embedding.future(options, metadata=shown), limits, self._watch)
 
     def rerank(
         self, endpoint: Endpoint, request: backend_pb2.RerankRequest, limits: Limits
     ) -> UnaryCall[backend_pb2.RerankResult]:
         """Start a call for the order of documents; raises as `predict`."""
-        stub, shown = self._stub(endpoint, request, limits), metadata(endpoint.secret)
-        return _UnaryCall(lambda: stub.Rerank.future(request, metadata=shown), limits, self._watch)
+        to, shown = self._connection(endpoint, request, limits), metadata(endpoint.secret)
+        return _UnaryCall(to, lambda: to.calls.Rerank.future(request, metadata=shown), limits, self._watch)
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Close the connection to a process instance; calls under way on it end with BackendUnavailable."""
+        """Close the connection to a process instance; calls under way on it end with BackendCrashed."""
         self._channels.forget(endpoint)
 
     def probe(self, endpoint: Endpoint) -> bool:
         """Whether the instance can be dialled. Keeps the connection when it can."""
         try:
-            self._channels.stub(endpoint)
+            self._channels.connection(endpoint)
         except LocalAIError:
             self._channels.forget(endpoint)
             return False
@@ -74,17 +74,18 @@ class GrpcInference:
         self._channels.close()
         self._watch.stop()
 
-    def _stub(self, endpoint: Endpoint, request: Message, limits: Limits) -> Any:
+    def _connection(self, endpoint: Endpoint, request: Message, limits: Limits) -> Connection:
         size = request.ByteSize()
         if size > MESSAGE_LIMIT_BYTES:
             raise BackendRejected(f"the request is {size} bytes; a model process takes {MESSAGE_LIMIT_BYTES}")
-        return self._channels.stub(endpoint, limits.connect_s)
+        return self._channels.connection(endpoint, limits.connect_s)
 
 
 class _UnaryCall(Generic[Said]):
     """One call under way. Whatever ends the wait for it, also the end of its greenlet, cancels it."""
 
-    def __init__(self, start: Callable[[], Any], limits: Limits, watch: LimitWatch) -> None:
+    def __init__(self, to: Connection, start: Callable[[], Any], limits: Limits, watch: LimitWatch) -> None:
+        self._to = to
         self._limits, self._watch, self._clock = limits, watch, watch.clock
         #: Since when the process is waited for; None while it is not.
         self._since: float | None = None
@@ -131,8 +132,9 @@ class _UnaryCall(Generic[Said]):
         if self._why is not None:
             return self._why
         if isinstance(error, grpc.Call):
-            return from_status(error.code() or grpc.StatusCode.UNKNOWN, error.details() or "")
-        return from_status(grpc.StatusCode.CANCELLED, "the connection was closed")
+            status, text = error.code() or grpc.StatusCode.UNKNOWN, error.details() or ""
+            return from_broken_call(status, text, self._to.answers)
+        return from_broken_call(grpc.StatusCode.CANCELLED, "the connection was closed", self._to.answers)
 
 
 class _Call(_UnaryCall[backend_pb2.Reply]):

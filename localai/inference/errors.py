@@ -6,10 +6,13 @@ status: `model not loaded` and `model identity mismatch`. This is the one place 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import grpc
 
 from localai.errors import (
     BackendBusy,
+    BackendCrashed,
     BackendDeadline,
     BackendError,
     BackendRejected,
@@ -23,6 +26,8 @@ from localai.errors import (
 MODEL_NOT_LOADED = "model not loaded"
 #: What the stubs of the protocol say for a call that a process lacks; it tells people nothing.
 LACKS_CALL = "method not implemented!"
+#: What gRPC says for a call that found no connection: not one byte of it left this process.
+NEVER_SENT = "failed to connect to all addresses"
 #: What tells a wrong model from the other uses of NOT_FOUND, such as "no face in the image".
 IDENTITY_MISMATCH = "model identity mismatch"
 
@@ -32,11 +37,13 @@ _BY_STATUS: dict[grpc.StatusCode, type[BackendError]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: BackendBusy,
     grpc.StatusCode.DEADLINE_EXCEEDED: BackendDeadline,
     grpc.StatusCode.UNAVAILABLE: BackendUnavailable,
-    # A call that we did not cancel ourselves ends this way when its connection was closed under it.
     grpc.StatusCode.CANCELLED: BackendUnavailable,
     grpc.StatusCode.INVALID_ARGUMENT: BackendRejected,
     grpc.StatusCode.OUT_OF_RANGE: BackendRejected,
 }
+
+#: What gRPC says for a broken connection, and what a process may say as well that goes on.
+_BROKEN_OR_SAID = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 #: Longest text of a process that is passed on.
 _TEXT_LIMIT = 2000
@@ -51,6 +58,18 @@ def from_status(status: grpc.StatusCode, text: str) -> BackendError:
     elif status is grpc.StatusCode.NOT_FOUND and IDENTITY_MISMATCH in lowered:
         kind = WrongModel
     return kind(_message(kind, text), status=status.name)
+
+
+def from_broken_call(status: grpc.StatusCode, text: str, answers: Callable[[], bool]) -> BackendError:
+    """The error of a call that was started.
+
+    `answers` says whether the connection of the call still stands and the process answers on it. It is asked if the
+    status may stand for a broken connection: then a process that does not answer may have ended because of the call.
+    """
+    found = from_status(status, text)
+    if type(found) is not BackendUnavailable or status not in _BROKEN_OR_SAID or NEVER_SENT in text or answers():
+        return found
+    return BackendCrashed(_message(BackendCrashed, text), status=status.name)
 
 
 def _message(kind: type[BackendError], text: str) -> str:

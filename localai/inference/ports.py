@@ -75,4 +75,4 @@ class Inference(Protocol):
     ) -> UnaryCall[backend_pb2.RerankResult]: ...
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Close the connection to a process instance; calls under way on it end with BackendUnavailable."""
+        """Close the connection to a process instance; calls under way on it end with BackendCrashed."""

@@ -32,7 +32,7 @@ class Way(StrEnum):
 ANSWER = "the answer"
 CUT = "its connection ends"
 RESTARTED, CANCELLED, REFUSED = "503 worker_restarted", "503 cancelled", "503 load_refused"
-UNAVAILABLE, LOST = "503 backend_unavailable", "503 owner_lost"
+UNAVAILABLE, CRASHED, LOST = "503 backend_unavailable", "502 backend_crashed", "503 owner_lost"
 
 #: What the attempts of the model may be in the end, first one first. Each row has `attempts` 1.
 Loads = tuple[str, ...]
@@ -150,7 +150,7 @@ CASES: tuple[Case, ...] = (
     *_cases(
         Way.FIRST,
         "agent.ready agent.reported",
-        (ANSWER, RESTARTED, UNAVAILABLE),
+        (ANSWER, RESTARTED, UNAVAILABLE, CRASHED),
         (*TWICE, *AFTER_RESTART),
         "Either the owner commits the success first, and the registration takes the replica away, or it fails.",
     ),

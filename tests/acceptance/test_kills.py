@@ -17,7 +17,14 @@ from tests.acceptance.test_stalled_processes import process_of
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 #: Codes a client may see while something recovers; each stands in docs/reference/errors.md.
-EXPECTED_CODES = {"model_loading", "model_load_failed", "backend_unavailable", "storage_unavailable", "server_error"}
+EXPECTED_CODES = {
+    "backend_crashed",
+    "backend_unavailable",
+    "model_load_failed",
+    "model_loading",
+    "server_error",
+    "storage_unavailable",
+}
 
 VICTIMS = {
     "web worker": ("gunicorn",),

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from localai.errors import (
+    BackendCrashed,
     BackendRejected,
     BackendUnavailable,
     CallCancelled,
@@ -184,6 +185,7 @@ class FakeInference:
         self.asked.append((endpoint, options))
         call = _FakeCall(endpoint, self.scripts[endpoint], Asked(options), limits, gather)
         self._calls.append(call)
+        call.start()  # a script may end its own process
         return call
 
 
@@ -192,7 +194,10 @@ class _FakeCall:
         self.endpoint, self._asked, self._limits = endpoint, asked, limits
         self._answered = False
         self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=self._run, args=(script, gather), daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(script, gather), daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
 
     def _run(self, script: Script, gather: Gather) -> None:
         try:
@@ -208,7 +213,7 @@ class _FakeCall:
 
     def break_off(self) -> None:
         self._asked.over.set()
-        self._items.put(BackendUnavailable())
+        self._items.put(BackendCrashed())
 
     def finish_reason(self) -> str:
         return self._asked.finish_reason

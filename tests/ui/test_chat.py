@@ -210,3 +210,34 @@ def test_text_of_a_model_is_text(open_page: Open) -> None:
     assert "<img" not in html and "<b>" not in html
     assert "&lt;img src=x" in html and "<strong>b</strong>" in html and "<code>c</code>" in html
     assert html.count("<a ") == 1 and 'href="https://a.example/"' in html
+
+
+def test_marks_that_nothing_closes_are_shown_in_linear_time(open_page: Open) -> None:
+    """A model can write a hundred thousand of them; the page shows each answer again and again while it grows."""
+    page = open_page("/app/chat").page
+    sources = {
+        "[": "[" * 100_000,
+        "[ before one address": "[" * 100_000 + "](https://" + "a" * 100_000,
+        "[a](https://a": "[a](https://a" * 10_000,
+        "*": "*" * 100_001,
+        "** ": "** " * 33_333,
+        "`": "`" * 100_001,
+        "`a": "`a" * 50_000 + "`",
+        "(": "(" * 100_000,
+        "<": "<" * 100_000,
+        "> ": "> " * 50_000,
+        " ": " " * 100_000 + "x",
+    }
+    took = page.evaluate(
+        """async (sources) => {
+          const root = document.querySelector('script[type=module]').src.replace('chat/page.js', 'lib/');
+          const { markdown } = await import(root + 'markdown.js');
+          return Object.entries(sources).map(([name, source]) => {
+            const began = performance.now();
+            markdown(source);
+            return [name, performance.now() - began];
+          });
+        }""",
+        sources,
+    )
+    assert max(took, key=lambda item: item[1])[1] < 5_000, took

@@ -12,6 +12,7 @@ import pytest
 
 from localai.errors import (
     BackendBusy,
+    BackendCrashed,
     BackendError,
     BackendRejected,
     BackendUnavailable,
@@ -276,13 +277,25 @@ def test_nobody_listens_is_unavailable(bench: Bench, read: Read) -> None:
         ask(bench, endpoint, read)
 
 
-def test_a_process_that_ends_in_a_call_is_unavailable(bench: Bench) -> None:
+@pytest.mark.parametrize("read", READS)
+def test_a_process_that_ends_under_a_call_has_crashed(bench: Bench, read: Read) -> None:
+    """Other errors of a missing process say that it never had the request."""
+    script = Silent()
+    endpoint = bench.start(script)
+    call = start(bench, endpoint, read)
+    assert script.started.wait(LIMIT_S)
+    threading.Thread(target=bench.end, args=(endpoint,)).start()
+    with pytest.raises(BackendCrashed):
+        read(call)
+
+
+def test_a_process_that_ends_in_a_stream_has_crashed(bench: Bench) -> None:
     script = Silent("first")
     endpoint = bench.start(script)
     chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMITS))
     next(chunks)
     bench.end(endpoint)
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(BackendCrashed):
         next(chunks)
 
 
@@ -292,7 +305,7 @@ def test_forgetting_an_instance_ends_its_calls(bench: Bench) -> None:
     chunks = iter(bench.inference.stream(endpoint, OPTIONS, LIMITS))
     next(chunks)
     bench.inference.forget(endpoint)
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(BackendCrashed):
         next(chunks)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from localai.errors import BackendUnavailable
+from localai.errors import BackendCrashed
 from localai.ids import new_id
 from localai.inference.channels import Channels, Keepalive
 from localai.inference.client import GrpcInference
@@ -101,7 +101,7 @@ def silent_call(server: Server, keepalive: Keepalive, seconds: float) -> Call:
 def test_a_call_to_a_process_that_acknowledges_no_ping_ends_long_before_its_limit(server: Server) -> None:
     call = silent_call(server, Keepalive(after_s=5.0, timeout_s=5.0), 3600)
     server.stop()
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(BackendCrashed):
         call.result()
 
 

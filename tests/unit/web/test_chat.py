@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from localai import metrics
 from localai.errors import CallCancelled
 from protos import backend_pb2
 from tests.fakes.inference import Abort, Asked, fails, says
@@ -212,6 +213,29 @@ def test_rt_01_a_broken_connection_is_tried_once_elsewhere(bench: WebBench, stre
     assert "from the other" in response.get_data(as_text=True)
     assert bench.feed.refreshes == 1, "the rows are read once in between"
     assert not bench.table.holds("m", exclude=[good.endpoint])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_under_which_a_process_ended_is_502_and_reaches_no_other(bench: WebBench, stream: bool) -> None:
+    good = Replica(model="m", process_instance="good", address="127.0.0.1:2", slot=1, identity="x")
+    first = bench.model("m")
+    bench.inference.scripts[good.endpoint] = says("from the other")
+
+    def ends(asked: Asked) -> Iterator[backend_pb2.Reply]:
+        bench.inference.end_process(first.endpoint)
+        assert asked.over.wait(30)
+        yield from ()
+
+    bench.inference.scripts[first.endpoint] = ends
+    bench.route(first, good)
+    before = float(metrics.CALLS_CUT.labels("m", "crashed")._value.get())
+    response = bench.chat(stream=stream)
+    assert (response.status_code, response.get_json()["error"]["code"]) == (502, "backend_crashed")
+    assert "not sent again" in response.get_json()["error"]["message"]
+    assert len(bench.inference.asked) == 1
+    assert float(metrics.CALLS_CUT.labels("m", "crashed")._value.get()) == before + 1
+    assert bench.table.in_flight(first.endpoint) == 0
+    assert "from the other" in bench.chat(stream=stream).get_data(as_text=True), "the next one goes to the other"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -3,7 +3,9 @@
 import { h } from "./dom.js";
 
 const LINE = /^(#{1,6}) +(.*)$|^\s*(?:[-*+]|\d+[.)]) +(.*)$/;
-const INLINE = /`([^`]+)`|\*\*(.+?)\*\*|\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)/g;
+/** Where code, bold text or a link may begin. */
+const MARK = /`|\*\*|\[/g;
+const ADDRESS = /\]\(https?:\/\//y;
 
 /** @param {string} text */
 export function markdown(text) {
@@ -52,14 +54,64 @@ function element({ kind, lines }) {
 /** @param {string} text */
 function inline(text) {
   const parts = [];
+  const read = reader(text);
   let from = 0;
-  for (const match of text.matchAll(INLINE)) {
-    parts.push(text.slice(from, match.index));
-    const [all, code_, bold, label, address] = match;
-    if (code_) parts.push(h("code", null, code_));
-    else if (bold) parts.push(h("strong", null, bold));
-    else parts.push(h("a", { href: address, rel: "noreferrer noopener", target: "_blank" }, label));
-    from = match.index + all.length;
+  MARK.lastIndex = 0;
+  for (let match = MARK.exec(text); match; match = MARK.exec(text)) {
+    const found = read(match.index);
+    if (!found) continue;
+    parts.push(text.slice(from, match.index), found.element);
+    from = found.end;
+    MARK.lastIndex = from;
   }
   return [...parts, text.slice(from)];
+}
+
+/**
+ * Reads the mark at a place of a text, or returns null where it is plain text. Places only grow, and the ends that were
+ * searched for are kept: a text of a hundred thousand unclosed marks is read once and not once for each of them.
+ * @param {string} text
+ */
+function reader(text) {
+  const backtick = next(text, /`/g);
+  const stars = next(text, /\*\*/g);
+  const bracket = next(text, /\]/g);
+  const addressEnd = next(text, /[\s)]/g);
+  /** @param {number} at */
+  return (at) => {
+    if (text[at] === "`") {
+      const end = backtick(at + 1);
+      return end > at + 1 ? { element: h("code", null, text.slice(at + 1, end)), end: end + 1 } : null;
+    }
+    if (text[at] === "*") {
+      const end = stars(at + 3);
+      return end > 0 ? { element: h("strong", null, text.slice(at + 2, end)), end: end + 2 } : null;
+    }
+    const label = bracket(at + 1);
+    if (label <= at + 1) return null;
+    ADDRESS.lastIndex = label;
+    const start = ADDRESS.exec(text);
+    if (!start) return null;
+    const end = addressEnd(ADDRESS.lastIndex);
+    if (end <= ADDRESS.lastIndex || text[end] !== ")") return null;
+    const href = text.slice(label + 2, end);
+    const attributes = { href, rel: "noreferrer noopener", target: "_blank" };
+    return { element: h("a", attributes, text.slice(at + 1, label)), end: end + 1 };
+  };
+}
+
+/**
+ * The first place of a pattern from a place on, -1 where there is none. It searches on only behind what it found last.
+ * @param {string} text @param {RegExp} pattern
+ */
+function next(text, pattern) {
+  let found = -2;
+  /** @param {number} from */
+  return (from) => {
+    if (found !== -1 && found < from) {
+      pattern.lastIndex = from;
+      found = pattern.exec(text)?.index ?? -1;
+    }
+    return found;
+  };
 }
