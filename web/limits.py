@@ -27,6 +27,9 @@ DEPTH = Limit(128, "lists and objects inside each other")
 DIGITS = Limit(128, "digits of one number in a row")
 STRUCTURE = (VALUES, CONTAINERS, NAMES, DEPTH, DIGITS)
 
+# Of a body in chunks, counted while it is read.
+CHUNKS = Limit(65_536, "chunks of a body with `Transfer-Encoding: chunked`")
+
 # Of fields, checked before the items are looked at.
 MESSAGES = Limit(4096, "`messages` of a chat")
 PARTS = Limit(1024, "parts in the `content` of one message")
@@ -62,11 +65,11 @@ def limits_page() -> str:
         "",
         "## Structure of a body",
         "",
-        "Counted in the bytes of every JSON body before it is parsed. A body above a limit is refused with 413",
-        "`request_too_complex`; the text names the limit. The inside of texts does not count: one text may fill the",
-        "whole body.",
+        "Counted in the bytes of every JSON body before it is parsed, and chunks while it is read. A body above a",
+        "limit is refused with 413 `request_too_complex`; the text names the limit. The inside of texts does not",
+        "count: one text may fill the whole body.",
         "",
-        *_table(STRUCTURE),
+        *_table((*STRUCTURE, CHUNKS)),
         "",
         "## Fields",
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from localai.clock import boottime
 from tests.fakes.inference import says
 from tests.fakes.web import WebBench
 from web import body_pieces, turns, unread_body
+from web.limits import CHUNKS
 
 pytestmark = pytest.mark.unit
 
@@ -156,7 +158,7 @@ def test_a_connection_whose_body_breaks_after_the_answer_is_closed() -> None:
     for wire in (b"zz\r\n", b"1\r\nxyz\r\n", b""):
         request = Unread(Body(ChunkedReader(object(), IterUnreader(in_reads(wire)))))
         unread_body.finish(request)
-        assert request.closed
+        assert request.closed and request.unreader.sock.left == 0
 
 
 def test_a_connection_whose_body_broke_before_the_answer_is_closed() -> None:
@@ -165,14 +167,53 @@ def test_a_connection_whose_body_broke_before_the_answer_is_closed() -> None:
         body.read(10)
     request = Unread(body)
     unread_body.finish(request)
-    assert request.closed
+    assert request.closed and request.unreader.sock.left == 0
+
+
+def test_a_body_of_too_many_chunks_is_413_and_is_not_parsed_on(bench: WebBench) -> None:
+    body = chunked(b" " * (CHUNKS.most + 100), 1)
+    environ = {"wsgi.input": body, "wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked"}
+    response = bench.client.post("/v1/chat/completions", headers=bench.key(), environ_overrides=environ)
+    assert response.status_code == 413
+    error = response.get_json()["error"]
+    assert error["code"] == "request_too_complex" and str(CHUNKS.most) in error["message"]
+    request = Unread(body)
+    unread_body.finish(request)
+    assert request.closed and request.unreader.sock.left == 0
+
+
+def test_a_refused_body_of_too_many_chunks_is_not_parsed_to_its_end() -> None:
+    request = Unread(chunked(b" " * (CHUNKS.most + 100), 1))
+    unread_body.finish(request)
+    assert request.closed and request.unreader.sock.left == 0
+
+
+class Connection:
+    """Bytes that its client goes on sending."""
+
+    def __init__(self) -> None:
+        self.left, self.ended = 200_000, False
+
+    def shutdown(self, how: int) -> None:
+        self.ended = how == socket.SHUT_WR
+
+    def recv(self, size: int) -> bytes:
+        assert self.ended, "the client has been told that nothing more comes"
+        piece = bytes(min(size, self.left))
+        self.left -= len(piece)
+        return piece
+
+
+class Unreader:
+    def __init__(self) -> None:
+        self.sock: Any = Connection()
 
 
 class Unread:
     """A request of gunicorn."""
 
     def __init__(self, body: Body) -> None:
-        self.body, self.closed = body, False
+        self.body, self.closed, self.unreader = body, False, Unreader()
 
     def force_close(self) -> None:
         self.closed = True
