@@ -222,6 +222,16 @@ class NodeNameTaken(NotPossible):
     """Another worker reports under this node name."""
 
 
+class TooManyPendingNodes(LocalAIError):
+    """Too many nodes wait for approval."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"{most} nodes wait for approval, and no more may: approve the ones that you know "
+            "(`localai nodes approve NAME`) and remove the others (`localai nodes remove NAME`)"
+        )
+
+
 class JobEnded(NotPossible):
     """The job has ended by itself."""
 

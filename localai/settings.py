@@ -270,6 +270,14 @@ class Settings:
     registration_token: str = _setting(
         "LOCALAI_REGISTRATION_TOKEN", "text", "", "Token a worker shows to register.", "run worker", secret=True
     )
+    insecure: bool = _setting(
+        "LOCALAI_INSECURE",
+        "switch",
+        "false",
+        "Start without a registration token also on an address that other machines reach: any of them may then "
+        "register a worker.",
+        "run",
+    )
     registration_require_auth: bool = _setting(
         "LOCALAI_REGISTRATION_REQUIRE_AUTH",
         "switch",

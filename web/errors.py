@@ -111,6 +111,13 @@ TABLE: dict[type[LocalAIError], Row] = {
         "conflict_error",
         "A worker registers under the name of a node whose own worker reports; the text has both addresses.",
     ),
+    errors.TooManyPendingNodes: Row(
+        429,
+        "too_many_pending_nodes",
+        "rate_limit_error",
+        "A worker registers under a new name while 1,000 nodes wait for approval.",
+        30,
+    ),
     errors.NotPossible: Row(409, "not_possible", "conflict_error", "What is there does not allow it now."),
     errors.JobEnded: Row(409, "job_ended", "conflict_error", "A cancel of a job that has succeeded or failed."),
     errors.NotCancellable: Row(

@@ -6,12 +6,13 @@ import hashlib
 import hmac
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from werkzeug.datastructures import Headers
 
 from localai.clock import boottime
-from localai.errors import NodeRemoved, NotAuthenticated, NotAuthorized, NotFound
+from localai.errors import NodeRemoved, NotAuthenticated, NotAuthorized, NotFound, Replaced
 from localai.ids import NodeId, is_uuid
 
 #: How long a node's credential is believed without asking the row again. An agent sends several calls a second.
@@ -68,6 +69,8 @@ class Node(Protocol):
 
     @property
     def approved(self) -> bool: ...
+    @property
+    def address(self) -> str: ...
 
 
 class Nodes(Protocol):
@@ -75,18 +78,28 @@ class Nodes(Protocol):
 
     def check_credential(self, node_id: NodeId, token: str) -> bool: ...
     def was_removed(self, node_id: NodeId) -> bool: ...
+    def check_secret(self, node_id: NodeId, secret: str) -> bool: ...
+    def heard_of_replaced(self, node_id: NodeId, token: str) -> bool: ...
     def get(self, node_id: NodeId) -> Node | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovedNode:
+    """A node that was let in, and the address that it registered."""
+
+    id: NodeId
+    address: str
+
+
 class NodeKeys:
-    """The registration token and the per-node credentials."""
+    """The registration token, which opens the registration only, and the per-node credentials."""
 
     def __init__(self, nodes: Nodes, registration_token: str, *, clock: Callable[[], float] = boottime) -> None:
         self._nodes, self._clock = nodes, clock
         self._token = registration_token
         self._lock = threading.Lock()
         self._known: dict[tuple[str, bytes], float] = {}
-        self._approved: dict[NodeId, float] = {}
+        self._approved: dict[NodeId, tuple[float, ApprovedNode]] = {}
 
     def is_registration_token(self, token: str) -> bool:
         """Whether a worker may register with this token; any token does where none is set."""
@@ -97,32 +110,32 @@ class NodeKeys:
         if not all(self.is_registration_token(token) for token in tokens):
             raise NotAuthenticated("the registration token is wrong: set LOCALAI_REGISTRATION_TOKEN on the worker")
 
-    def require_node(self, node_id: str, token: str, *, registration_token_too: bool = False) -> NodeId:
-        """The node a token belongs to.
+    def require_node(self, node_id: str, token: str, *, secret_too: bool = False) -> NodeId:
+        """The node a token belongs to. With ``secret_too`` the secret in its data folder counts as its credential.
 
-        Raises NotFound for an unknown node, NodeRemoved for one that was removed, NotAuthenticated for a wrong token.
+        Raises NotFound for an unknown node, NodeRemoved for one that was removed, Replaced for a credential that a
+        newer registration has ended, NotAuthenticated for a wrong token.
         """
         node = NodeId(node_id)
-        if registration_token_too and self._token and self.is_registration_token(token):
-            return node
         if not is_uuid(node_id):
             raise NotFound("no such node")
-        if not self._remembers(node, token):
+        if not self._remembers(node, token) and not (secret_too and self._nodes.check_secret(node, token)):
             self._ask(node, token)
         return node
 
-    def require_approved_node(self, node_id: str, token: str) -> NodeId:
-        """As `require_node`, for what only a node that was let in may have. Raises NotAuthorized for another."""
+    def require_approved_node(self, node_id: str, token: str) -> ApprovedNode:
+        """As `require_node`, for what only a node that was let in may do. Raises NotAuthorized for another."""
         node = self.require_node(node_id, token)
         with self._lock:
-            known = self._approved.get(node, 0.0) > self._clock()
-        if not known:
+            until, known = self._approved.get(node, (0.0, None))
+        if known is None or until <= self._clock():
             found = self._nodes.get(node)
             if found is None or not found.approved:
                 raise NotAuthorized("this node waits for approval: `localai nodes approve` lets it in")
+            known = ApprovedNode(node, found.address)
             with self._lock:
-                self._approved[node] = self._clock() + CREDENTIAL_AGE_S
-        return node
+                self._approved[node] = (self._clock() + CREDENTIAL_AGE_S, known)
+        return known
 
     def forget(self, node_id: str) -> None:
         """A node has changed: believe nothing that was known of its credential or its approval."""
@@ -135,6 +148,8 @@ class NodeKeys:
         if not self._nodes.check_credential(node, token):
             if self._nodes.get(node) is None:
                 raise NodeRemoved if self._nodes.was_removed(node) else NotFound("no such node")
+            if self._nodes.heard_of_replaced(node, token):
+                raise Replaced("another life of this node's agent is registered", node_id=node)
             raise NotAuthenticated("the credential of this node is wrong: it is part of the answer to its registration")
         with self._lock:
             if len(self._known) >= _CACHE_LIMIT:

@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 
 from localai.generated_pages import page_command
+from localai.jobs.operation_rules import OPERATIONS_MOST, PROCESSES_MOST
+from localai.nodes.rules import LABELS_MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,12 @@ INPUTS = Limit(2048, "`input` of embeddings: texts, or lists of tokens")
 DOCUMENTS = Limit(2048, "`documents` of a rerank")
 STAGED_FILES = Limit(10_000, "`staged_files` of an agent's registration or heartbeat")
 PROCESS_MEMORY = Limit(4096, "`process_memory` of an agent's registration or heartbeat")
-LABELS = Limit(64, "`labels` of an agent's registration")
+LABELS = Limit(LABELS_MOST, "`labels` of an agent's registration")
+OPERATIONS = Limit(OPERATIONS_MOST, "`operations` of an agent's report")
+PROCESSES = Limit(PROCESSES_MOST, "`processes` of an agent's report")
 FIELDS = (
     *(MESSAGES, PARTS, TOOL_CALLS, TOOLS, LOGIT_BIAS, METADATA, MODALITIES, STOP, PROMPTS, INPUTS, DOCUMENTS),
-    *(STAGED_FILES, PROCESS_MEMORY, LABELS),
+    *(STAGED_FILES, PROCESS_MEMORY, LABELS, OPERATIONS, PROCESSES),
 )
 
 

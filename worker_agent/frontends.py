@@ -20,6 +20,7 @@ from localai.errors import (
     NodeNameTaken,
     NodeRemoved,
     NotAuthenticated,
+    NotAuthorized,
     NotFound,
     NotTheNextLife,
     Replaced,
@@ -38,6 +39,10 @@ KEEPALIVE_S = 1.5
 
 class NoFrontend(LocalAIError):
     """No frontend answered. Nothing is known: absence is not proof."""
+
+
+class RegistrationsFull(LocalAIError):
+    """The frontend takes no registration of a new node now."""
 
 
 class ClaimRefused(LocalAIError):
@@ -117,7 +122,8 @@ class Frontends:
     def register(self, body: Mapping[str, Any]) -> Registered:
         """Begin an incarnation.
 
-        Raises NotTheNextLife, NodeNameTaken, NotAuthenticated, StartRefused (the frontend's word), NoFrontend.
+        Raises NotTheNextLife, NodeNameTaken, RegistrationsFull, NotAuthenticated, StartRefused (the frontend's word),
+        NoFrontend.
         """
         token = self._registration_token
         reply = self._ask("POST", "/api/node/register", lambda: {**body, "token": token}, token=token)
@@ -127,6 +133,8 @@ class Frontends:
             raise NotTheNextLife(reply.body["incarnation"])
         if reply.status == 409 and reply.body.get("code") == "node_name_taken":
             raise NodeNameTaken(reply.error)
+        if reply.status == 429:
+            raise RegistrationsFull(reply.error)
         if reply.status not in (200, 201):
             raise StartRefused(f"registration was refused: {reply.error}")
         return Registered(
@@ -141,19 +149,15 @@ class Frontends:
         """The node's status.
 
         Raises NotFound, NodeRemoved, Replaced (a newer incarnation), NotAuthenticated, NoFrontend.
-
-        A credential that is refused is tried again as the registration token: a node that was replaced has lost its
-        credential, and must still learn that it was replaced.
         """
-        path = f"/api/node/{node_id}/heartbeat"
-        reply = self._ask("POST", path, lambda: body)
-        if reply.status == 401 and self._registration_token != self._node_token:
-            reply = self._ask("POST", path, lambda: body, token=self._registration_token)
+        reply = self._ask("POST", f"/api/node/{node_id}/heartbeat", lambda: body)
         _raise_for(reply)
         return str(reply.body.get("status", ""))
 
     def claim(self, registered: Registered, job_id: str, op_generation: int, *, seq: int) -> Reply:
-        """The grant, whose body is an Order. Raises ClaimRefused, NotFound, NotAuthenticated, NoFrontend.
+        """The grant, whose body is an Order.
+
+        Raises ClaimRefused, NotFound, NotAuthenticated, NotAuthorized (the node waits for approval), NoFrontend.
 
         ``seq`` is the number of a report after which every report lists the operation.
         """
@@ -165,7 +169,9 @@ class Frontends:
         return reply
 
     def report(self, node_id: str, build: Callable[[], Report]) -> tuple[ReportAnswer, float]:
-        """The rows' answers, and when the question was sent. Raises Replaced, NotFound, NotAuthenticated, NoFrontend.
+        """The rows' answers, and when the question was sent.
+
+        Raises Replaced, NotFound, NotAuthenticated, NotAuthorized (the node waits for approval), NoFrontend.
 
         ``build`` is called for each try, so that no two of them carry one ``seq``.
         """
@@ -262,6 +268,8 @@ def _raise_for(reply: Reply) -> None:
             return
         case 401:
             raise NotAuthenticated(reply.error)
+        case 403:
+            raise NotAuthorized(reply.error)
         case 404 if reply.body.get("removed") is True:
             raise NodeRemoved(reply.error)
         case 404:

@@ -14,13 +14,13 @@ from localai import logs
 from localai.errors import NodeNameTaken, NotAuthenticated, NotTheNextLife, StartRefused
 from localai.settings import Settings
 from worker_agent.addresses import Addresses
-from worker_agent.frontends import Frontends, NoFrontend, Registered
+from worker_agent.frontends import Frontends, NoFrontend, Registered, RegistrationsFull
 
 log = logs.get(__name__)
 
 #: Between two tries: soon at first, because frontend and agent often start together.
 RETRY_S = (0.2, 10.0)
-#: Longest pause of a worker whose name is taken: a person has to act first.
+#: Longest pause of a worker that is refused for a while: a person has to act first.
 TAKEN_RETRY_S = 30.0
 
 
@@ -57,8 +57,8 @@ def register(
 ) -> Registered | None:
     """Register, asking again while no frontend answers; None when ``stop`` is set first. Raises StartRefused.
 
-    A worker whose name is taken asks again, too, with longer pauses: it neither flaps nor ends, its log and its
-    readiness probe say why, and it joins once the name is free.
+    A worker whose name is taken, or that finds too many nodes waiting for approval, asks again, too, with longer
+    pauses: it neither flaps nor ends, its log and its readiness probe say why, and it joins once that has changed.
 
     Call it only after everything that earlier incarnations started is dead: registering declares exactly that. Each
     registration names the newest life, which the first answer says: one that a frontend carries out late, after this
@@ -78,7 +78,7 @@ def register(
                 "the frontend does not accept this worker's registration token; "
                 "LOCALAI_REGISTRATION_TOKEN must be the same on both"
             ) from None
-        except NodeNameTaken as error:
+        except (NodeNameTaken, RegistrationsFull) as error:
             longest_s = TAKEN_RETRY_S
             progress.reason = f"registration refused: {error.message}"
             log.error("registration refused", extra=logs.fields(reason=error.message, retry_s=retry_s))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from localai import logs
-from localai.errors import LocalAIError, Replaced
+from localai.errors import LocalAIError, NotAuthorized, Replaced
 from localai.jobs.operation_rules import Cause, OperationError, OpState, Report
 from worker_agent.frontends import Frontends, Registered
 from worker_agent.hooks import Hooks
@@ -53,6 +53,7 @@ class Reporter:
         self._replaced = replaced
         self._hooks = hooks or Hooks()
         self._seq = 0
+        self._waiting = False
         #: Jobs that the newest report calls READY.
         self._ready: list[str] = []
         self._seq_lock = threading.Lock()
@@ -82,15 +83,22 @@ class Reporter:
                 log.warning("the end was not taken", extra=logs.fields(reason=error.message))
 
     def report_once(self) -> bool:
-        """Send one full report and take its answers. Whether a frontend took it."""
+        """Send one full report and take its answers. Whether a frontend took it.
+
+        A node that waits for approval has nothing to report, so it just reports at the usual times.
+        """
         try:
             answer, sent_at = self._frontends.report(self._registered.node_id, self._build)
         except Replaced as error:
             self._replaced(error.message)
             return False
+        except NotAuthorized as error:
+            self._say_waiting(error.message)
+            return True
         except LocalAIError as error:
             log.warning("report not taken", extra=logs.fields(reason=error.message))
             return False
+        self._waiting = False
         for job_id in self._ready:
             self._hooks.reported(job_id)
         self._operations.apply(answer.operations, sent_at)
@@ -99,6 +107,11 @@ class Reporter:
                 instance, OperationError(cause=Cause.CANCELLED, message="no row wants this process any more")
             )
         return True
+
+    def _say_waiting(self, reason: str) -> None:
+        if not self._waiting:
+            log.info("reports are not taken yet", extra=logs.fields(reason=reason))
+        self._waiting = True
 
     def _build(self) -> Report:
         with self._seq_lock:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localai import logs
-from localai.errors import NotAuthenticated, NotFound, OperationFailed
+from localai.errors import NotAuthenticated, NotAuthorized, NotFound, OperationFailed
 from localai.jobs.disk_full import cause_of
 from localai.jobs.kinds import MODEL_LOAD
 from localai.jobs.operation_rules import Cause, OperationError, Order, Phase, process_key
@@ -136,7 +136,7 @@ class OperationRun:
                 log.info("claim refused", extra=logs.fields(reason=error.message))
                 parts.operations.refused(self._key)
                 return None
-            except (NotFound, NoFrontend, NotAuthenticated) as error:
+            except (NotFound, NoFrontend, NotAuthenticated, NotAuthorized) as error:
                 if isinstance(error, NotFound) or parts.clock() - began >= parts.kill_ttl_s:
                     log.warning("claim given up", extra=logs.fields(reason=error.message))
                     parts.operations.forget(self._key)

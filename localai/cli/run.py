@@ -15,6 +15,7 @@ from localai.embedded import tcp_ports
 from localai.embedded.state_folder import StateFolder, admin_key, prepare
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
+from localai.nodes.host_rules import is_loopback
 from localai.ids import new_id
 from localai.settings import KEY_LEAST_LENGTH, KEY_RECIPE, Settings, default_state_dir
 
@@ -75,8 +76,19 @@ def require_servers(settings: Settings) -> None:
         raise StartRefused(
             "LOCALAI_BROKER_URL is not set: `run` needs a Redis or Valkey server (`localai up` brings its own)"
         )
-    if refused := settings.open_access():
+    if refused := settings.open_access() or _open_registration(settings):
         raise StartRefused(refused)
+
+
+def _open_registration(settings: Settings) -> str | None:
+    """Why an address that other machines reach needs a registration token; None where it has one, or is told not to."""
+    if settings.registration_token or settings.insecure or is_loopback(settings.address):
+        return None
+    return (
+        f"LOCALAI_REGISTRATION_TOKEN is empty and --address {settings.address} is reached from other machines: any of "
+        "them could register a worker; set the same token on frontends and workers (`openssl rand -hex 24` makes one), "
+        "or listen on 127.0.0.1, or start with --insecure"
+    )
 
 
 def warn(settings: Settings) -> None:

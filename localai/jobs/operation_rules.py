@@ -6,7 +6,7 @@ of ``POST /api/node/<id>/jobs/<job>/claim`` and ``POST /api/node/<id>/report``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cache
@@ -18,6 +18,8 @@ from localai.whole_numbers import BIGINT
 
 V = TypeVar("V")
 
+#: Operations and model processes that one report may name.
+OPERATIONS_MOST, PROCESSES_MOST = 256, 1024
 #: Fields of a report whose column is an integer; the others are bigints.
 _INTEGERS = frozenset({"file_index", "files_total", "slot", "pid"})
 _INTEGER = 2**31 - 1
@@ -222,6 +224,13 @@ class Report:
                 del operation["process_secret"]  # a frontend of an earlier version knows no such field
         return body
 
+    def addresses(self) -> Iterator[tuple[str, str | None]]:
+        """Each address that the report names, with the name of its field."""
+        for place, operation in enumerate(self.operations):
+            yield f"operations[{place}].address", operation.address
+        for place, process in enumerate(self.processes):
+            yield f"processes[{place}].address", process.address
+
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Report:
         """Raises BadInput with the field that cannot be used."""
@@ -229,15 +238,23 @@ class Report:
             return cls(
                 incarnation=_number(body, "incarnation"),
                 seq=_number(body, "seq"),
-                operations=tuple(_operation(item) for item in body.get("operations", ())),
-                processes=tuple(
-                    _typed(ProcessReport(**_known(ProcessReport, item))) for item in body.get("processes", ())
-                ),
+                operations=tuple(map(_operation, _items(body, "operations", OPERATIONS_MOST))),
+                processes=tuple(map(_process, _items(body, "processes", PROCESSES_MOST))),
             )
         except KeyError as error:
             raise BadInput(str(error.args[0]), None, "a value") from None
         except (TypeError, ValueError) as error:
             raise BadInput("report", str(error), "a report of this version") from None
+
+
+def _items(body: Mapping[str, Any], name: str, most: int) -> Sequence[Mapping[str, Any]]:
+    """The list of a field, whose length is checked before its items are looked at. Raises BadInput."""
+    found = body.get(name, ())
+    if not isinstance(found, list | tuple):
+        raise BadInput(name, found, "a list")
+    if len(found) > most:
+        raise BadInput(name, f"{len(found)} {name}", f"at most {most} {name} in one report")
+    return found
 
 
 def _number(body: Mapping[str, Any], name: str) -> int:
@@ -263,6 +280,10 @@ def _operation(item: Mapping[str, Any]) -> OperationReport:
 def _known(kind: Any, item: Mapping[str, Any]) -> dict[str, Any]:
     """What this version knows of a value: a later agent may say more."""
     return {name: value for name, value in dict(item).items() if name in kind.__dataclass_fields__}
+
+
+def _process(item: Mapping[str, Any]) -> ProcessReport:
+    return _typed(ProcessReport(**_known(ProcessReport, item)))
 
 
 @cache

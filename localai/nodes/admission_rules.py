@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from localai.nodes.host_rules import host_of
 from localai.nodes.rules import Registration, Status
 
 
@@ -17,6 +18,7 @@ class Admission(StrEnum):
     """What becomes of a registration."""
 
     ADMITTED = "admitted"  # the node is the worker's own: its approval stays
+    MOVED = "moved"  # the secret is the node's, the host is another one: the node is pending again
     UNPROVEN = "unproven"  # the name is free, the approval is not: the node is pending again
     REFUSED = "refused"  # another worker reports under this name
 
@@ -62,10 +64,21 @@ def decide(known: KnownNode | None, registration: Registration, terms: Terms) ->
     """Judge a registration against the row of its name, None for a new name.
 
     A row without a hash is of an agent that sent no secret: the first one that a registration brings binds it, and
-    registrations without one go on as before.
+    registrations without one go on as before. Whatever is shown, another host needs an approval of its own: requests
+    and the variables of models go there.
     """
     if known is None or terms.vouched:
         return Decision(Admission.ADMITTED)
+    found = _judge(known, registration, terms)
+    if found.admission is not Admission.ADMITTED or not _other_host(known, registration):
+        return found
+    if known.secret_hash is None:
+        return Decision(Admission.UNPROVEN, _moved(known, registration, "without a secret"))
+    return Decision(Admission.MOVED, _moved(known, registration, "with the secret of this node"))
+
+
+def _judge(known: KnownNode, registration: Registration, terms: Terms) -> Decision:
+    """Whose the node is by its secret."""
     running = reports(known, terms.stale_after_s)
     free = _at_its_place(known, registration) or not running
     if known.secret_hash is None:
@@ -106,6 +119,13 @@ def _at_its_place(known: KnownNode, registration: Registration) -> bool:
     )
 
 
+def _other_host(known: KnownNode, registration: Registration) -> bool:
+    return (host_of(known.address), host_of(known.http_address)) != (
+        host_of(registration.address),
+        host_of(registration.http_address),
+    )
+
+
 def _taken(known: KnownNode, registration: Registration) -> str:
     return (
         f"node name {registration.name!r} is taken: the worker at {_place(known)} reports under it, and the worker at "
@@ -126,6 +146,14 @@ def _unproven(known: KnownNode, registration: Registration) -> str:
     return (
         f"the worker at {_place(registration)} registered without the secret of the earlier worker at {_place(known)}, "
         "which is silent: a lost data folder, or another machine with the same name"
+    )
+
+
+def _moved(known: KnownNode, registration: Registration, how: str) -> str:
+    return (
+        f"the worker at {_place(registration)} registered {how} from another host than before, {_place(known)}: a "
+        "machine with a new address, or a copied data folder; a host name in LOCALAI_ADVERTISE_ADDR and "
+        "LOCALAI_ADVERTISE_HTTP_ADDR of the worker stays the same when its address changes"
     )
 
 

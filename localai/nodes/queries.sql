@@ -7,7 +7,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('localai node ' || %(name)s, 0));
 -- known_node --
 -- Held until the registration commits. A node is matched by its name and keeps its id.
 SELECT id, approved, draining, incarnation, status, status_at, last_heartbeat, address, http_address, secret_hash,
-       contested_at, pending_reason, clock_timestamp() AS now
+       contested_at, pending_reason, labels, clock_timestamp() AS now
   FROM nodes WHERE name = %(name)s FOR UPDATE;
 
 -- refuse_registration --
@@ -18,6 +18,22 @@ UPDATE nodes
                                                  'address', %(address)s::text, 'http_address', %(http_address)s::text,
                                                  'reason', %(reason)s::text)
  WHERE id = %(id)s;
+
+-- lock_pending --
+-- New nodes that wait for approval come one after the other, so that their number has a limit.
+SELECT pg_advisory_xact_lock(hashtextextended('localai pending nodes', 0));
+
+-- pending_nodes --
+SELECT count(*) FROM nodes WHERE status = 'pending';
+
+-- heard_of_replaced --
+-- The newest replaced credential was that of the incarnation before this one, and so on.
+UPDATE nodes
+   SET contested_at = CASE
+           WHEN moved_incarnation > incarnation - array_position(replaced_credentials, %(credential_hash)s::text)
+           THEN clock_timestamp() ELSE contested_at END
+ WHERE id = %(id)s AND %(credential_hash)s::text = ANY(replaced_credentials)
+RETURNING id;
 
 -- contest_node --
 -- An older incarnation was heard of after a registration from another address.
@@ -39,6 +55,7 @@ ON CONFLICT (name) DO UPDATE
    SET node_type = EXCLUDED.node_type, status = EXCLUDED.status, status_at = clock_timestamp(),
        approved = EXCLUDED.approved, address = EXCLUDED.address, http_address = EXCLUDED.http_address,
        incarnation = nodes.incarnation + 1, report_seq = 0, credential_hash = EXCLUDED.credential_hash,
+       replaced_credentials = (ARRAY[nodes.credential_hash] || nodes.replaced_credentials)[1:8],
        version = EXCLUDED.version, capability = EXCLUDED.capability,
        reports_operations = EXCLUDED.reports_operations, labels = nodes.labels || EXCLUDED.labels,
        max_replicas_per_model = CASE WHEN nodes.max_replicas_set_by_admin THEN nodes.max_replicas_per_model
@@ -132,6 +149,10 @@ RETURNING id;
 -- credential --
 -- The hash of the node's own credential.
 SELECT credential_hash FROM nodes WHERE id = %(id)s;
+
+-- node_secret --
+-- The hash of the secret in the data folder of its worker.
+SELECT secret_hash FROM nodes WHERE id = %(id)s;
 
 -- was_removed --
 -- Whether this id was a node until an administrator removed it.

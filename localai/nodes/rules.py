@@ -12,6 +12,10 @@ from localai.nodes.holding_rules import Holdings
 
 #: Free memory or disk that moved less than this is no news: placement would not choose otherwise.
 MATERIAL_BYTES = 256 * 1024**2
+#: Nodes that wait for approval at a time. Each of them is a row that the registration token alone made.
+PENDING_MOST = 1000
+#: Labels of a node that its registrations brought, and characters of a key and of a value.
+LABELS_MOST, LABEL_KEY_MOST, LABEL_VALUE_MOST = 64, 63, 255
 
 
 class Status(StrEnum):

@@ -68,7 +68,8 @@ class NodeService(Generic[Moved]):
         """Begin a new life of an agent. The agent vouches that nothing of an older life runs any more.
 
         Raises NotTheNextLife where it names another life than the newest one, NodeNameTaken where another worker
-        reports under its name, BadInput for a new name that no node may have.
+        reports under its name, BadInput for a new name that no node may have and for too many labels,
+        TooManyPendingNodes.
         """
         token = draw()
         named = registration.name in self._approve_names
@@ -163,6 +164,15 @@ class NodeService(Generic[Moved]):
         """Whether this is the node's own credential, in constant time."""
         stored = self._store.credential_hash(NodeId(node_id)) if is_uuid(node_id) else None
         return hmac.compare_digest(hash_of(token), stored or "")
+
+    def check_secret(self, node_id: str, secret: str) -> bool:
+        """Whether this is the secret in the data folder of the node's worker, in constant time."""
+        stored = self._store.secret_hash(NodeId(node_id)) if is_uuid(node_id) else None
+        return hmac.compare_digest(hash_of(secret), stored or "")
+
+    def heard_of_replaced(self, node_id: str, token: str) -> bool:
+        """Whether the token was the node's credential before a newer registration. Notes that its agent lives."""
+        return is_uuid(node_id) and self._store.heard_of_replaced(NodeId(node_id), hash_of(token))
 
     def give_up_silent(self) -> None:
         """Give up nodes that are silent for too long."""

@@ -10,14 +10,16 @@ from typing import Any, Generic, TypeVar
 
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
-from localai.errors import NotTheNextLife
+from localai.errors import BadInput, NotTheNextLife, TooManyPendingNodes
 from localai.ids import NodeId, new_id
 from localai.nodes.admission_rules import Admission, KnownNode, Terms, decide, moves
 from localai.nodes.holding_rules import Holdings, promised_memory, promises_of
 from localai.nodes.name_rules import check_new
 from localai.nodes.ports import NewLife
 from localai.nodes.rules import (
+    LABELS_MOST,
     NOTHING_SAID,
+    PENDING_MOST,
     BeatRow,
     Figures,
     NodeType,
@@ -65,7 +67,7 @@ class PgNodeStore(Generic[Moved]):
     ) -> RegisteredRow[Moved] | Refused:
         """Begin a new incarnation, end what older ones ran, and raise the routing version, or none of it.
 
-        A refusal is written to the row, for administrators. Raises NotTheNextLife, BadInput.
+        A refusal is written to the row, for administrators. Raises NotTheNextLife, BadInput, TooManyPendingNodes.
         """
         with self._unit_of_work() as uow:
             uow.execute(SQL["lock_name"], {"name": registration.name})
@@ -80,15 +82,19 @@ class PgNodeStore(Generic[Moved]):
             if row is not None and decision.admission is Admission.REFUSED:
                 uow.execute(SQL["refuse_registration"], _refusal(row.id, registration, decision.reason))
                 return Refused(id=NodeId(row.id), reason=decision.reason)
-            own = decision.admission is Admission.ADMITTED
+            own = decision.admission in (Admission.ADMITTED, Admission.MOVED)
             status, approved = status_at_registration(
-                known=row is not None and own,
+                known=row is not None and decision.admission is Admission.ADMITTED,
                 approved=row is not None and row.approved,
                 approve=terms.approve or (terms.approve_own and own),
                 draining=row is not None and row.draining,
             )
+            if row is None and not approved:
+                _check_room(uow)
+            labels = _labels(registration, {} if row is None else row.labels)
             parameters = {
                 **_parameters(registration, credential_hash, status, approved),
+                "labels": json.dumps(labels),
                 "moved": moves(known, registration),
                 "pending_reason": None if approved else (decision.reason or (row and row.pending_reason)),
             }
@@ -96,6 +102,12 @@ class PgNodeStore(Generic[Moved]):
             moved = self._new_life(uow, NodeId(registered["id"]), registered["incarnation"])
             uow.execute(SQL["raise_routing_version"])
             return RegisteredRow(**registered, moved=moved)
+
+    def heard_of_replaced(self, node_id: NodeId, credential_hash: str) -> bool:
+        """Whether the credential was this node's before a newer registration; its agent is alive, which is noted."""
+        parameters = {"id": node_id, "credential_hash": credential_hash}
+        with self._unit_of_work() as uow:
+            return uow.execute(SQL["heard_of_replaced"], parameters).first() is not None
 
     def contest(self, node_id: NodeId, incarnation: int) -> None:
         """An older incarnation is alive. Noted where a newer one has registered from another address."""
@@ -161,6 +173,11 @@ class PgNodeStore(Generic[Moved]):
             found: str | None = uow.execute(SQL["credential"], {"id": node_id}).scalar_one_or_none()
             return found
 
+    def secret_hash(self, node_id: NodeId) -> str | None:
+        with self._unit_of_work() as uow:
+            found: str | None = uow.execute(SQL["node_secret"], {"id": node_id}).scalar_one_or_none()
+            return found
+
     def was_removed(self, node_id: NodeId) -> bool:
         """Whether this id was a node until an administrator removed it."""
         with self._unit_of_work() as uow:
@@ -203,8 +220,6 @@ def _refusal(node_id: str, registration: Registration, reason: str) -> dict[str,
 
 
 def _parameters(registration: Registration, credential_hash: str, status: Status, approved: bool) -> dict[str, Any]:
-    slots = max(1, registration.max_replicas_per_model)
-    labels = {**registration.labels, **automatic_labels(registration.name, registration.figures, slots)}
     return {
         "id": new_id(),
         "name": registration.name,
@@ -218,11 +233,31 @@ def _parameters(registration: Registration, credential_hash: str, status: Status
         "capability": registration.capability,
         "reports_operations": registration.reports_operations,
         "secret_hash": registration.secret_hash,
-        "labels": json.dumps(labels),
-        "max_replicas": slots,
+        "max_replicas": _slots(registration),
         **registration.figures.named(),
         **_holdings(registration.holdings),
     }
+
+
+def _check_room(uow: UnitOfWork) -> None:
+    """Refuse one more node that waits for approval if there are too many. Raises TooManyPendingNodes."""
+    uow.execute(SQL["lock_pending"])
+    if uow.execute(SQL["pending_nodes"]).scalar_one() >= PENDING_MOST:
+        raise TooManyPendingNodes(PENDING_MOST)
+
+
+def _labels(registration: Registration, kept: Mapping[str, str]) -> dict[str, str]:
+    """The labels of the row after the registration. Raises BadInput where it would have too many."""
+    own = automatic_labels(registration.name, registration.figures, _slots(registration))
+    labels = {**registration.labels, **own}
+    count = len({**kept, **labels}.keys() - own.keys())
+    if count > LABELS_MOST and not registration.labels.keys() <= kept.keys():
+        raise BadInput("labels", f"{count} labels", f"{LABELS_MOST} labels, those of earlier registrations included")
+    return labels
+
+
+def _slots(registration: Registration) -> int:
+    return max(1, registration.max_replicas_per_model)
 
 
 def _holdings(holdings: Holdings) -> dict[str, str | None]:

@@ -32,6 +32,8 @@ from web.serving import Serving
 KEY = "the-key"
 NODE_ID = "5b2f8a58-0d53-4c2f-9f0c-6c1f5f2b7a11"
 NODE_TOKEN = "node-token"
+#: The credential of the life before, and the secret in the data folder.
+REPLACED_TOKEN, NODE_SECRET = "replaced-token", "node-secret"
 
 
 @dataclass
@@ -39,6 +41,7 @@ class FakeNode:
     """A node's row."""
 
     approved: bool = True
+    address: str = "gpu-1:50051"
 
 
 @dataclass
@@ -53,6 +56,12 @@ class FakeNodes:
 
     def check_credential(self, node_id: str, token: str) -> bool:
         return (node_id, token) == (NODE_ID, NODE_TOKEN)
+
+    def check_secret(self, node_id: str, secret: str) -> bool:
+        return (node_id, secret) == (NODE_ID, NODE_SECRET)
+
+    def heard_of_replaced(self, node_id: str, token: str) -> bool:
+        return (node_id, token) == (NODE_ID, REPLACED_TOKEN)
 
     def get(self, node_id: str) -> Any:
         return FakeNode(self.approved) if node_id == NODE_ID else None

@@ -34,7 +34,7 @@ _RANGE = re.compile(r"bytes=([0-9]+)-([0-9]*)|bytes=-([0-9]+)")
 @open_to(Access.NODE)
 def get_file(node_id: str, path: str) -> Response:
     """Only what a running operation of this very node stages; never a config, which may hold secrets."""
-    node = services().node_keys.require_approved_node(node_id, bearer(request.headers))
+    node = services().node_keys.require_approved_node(node_id, bearer(request.headers)).id
     if not services().operations.gives(node, path):
         raise NotAuthorized(f"no running operation of this node stages {path!r}")
     folder = services().models_folder

@@ -16,11 +16,8 @@ blueprint = Blueprint("node_heartbeat", __name__)
 @blueprint.post("/api/node/<node_id>/heartbeat")
 @open_to(Access.NODE)
 def heartbeat(node_id: str) -> Response:
-    """404 for an unknown node, 409 for a life of the agent that was replaced.
-
-    The registration token is accepted too: an agent that was replaced has lost its credential and must learn it.
-    """
-    node = services().node_keys.require_node(node_id, bearer(request.headers), registration_token_too=True)
+    """404 for an unknown node, 409 for a life of the agent that was replaced."""
+    node = services().node_keys.require_node(node_id, bearer(request.headers))
     incarnation, figures, holdings = read_heartbeat(read_json_object(empty=True))
     status = services().nodes.heartbeat(node, incarnation, figures, holdings)
     return jsonify({"message": "heartbeat received", "status": status})
@@ -29,5 +26,5 @@ def heartbeat(node_id: str) -> Response:
 @blueprint.get("/api/node/<node_id>/models")
 @open_to(Access.NODE)
 def models(node_id: str) -> Response:
-    node = services().node_keys.require_node(node_id, bearer(request.headers), registration_token_too=True)
+    node = services().node_keys.require_node(node_id, bearer(request.headers))
     return jsonify([replica.to_json() for replica in services().replicas.list_for_node(node)])

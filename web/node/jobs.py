@@ -7,6 +7,7 @@ from flask import Blueprint, Response, jsonify, request
 from localai.errors import Replaced
 from localai.ids import JobId
 from localai.jobs.operation_rules import Report
+from localai.nodes.host_rules import check_process_addresses
 from web.access import Access, open_to
 from web.body import read_json_object
 from web.identity import bearer
@@ -19,8 +20,11 @@ blueprint = Blueprint("node_jobs", __name__)
 @blueprint.post("/api/node/<node_id>/jobs/<job_id>/claim")
 @open_to(Access.NODE)
 def claim(node_id: str, job_id: str) -> Response:
-    """200 with the order, 409 when the operation must not start; anything else means: ask again."""
-    node = services().node_keys.require_node(node_id, bearer(request.headers))
+    """200 with the order, 409 when the operation must not start; anything else means: ask again.
+
+    403 for a node that waits for approval.
+    """
+    node = services().node_keys.require_approved_node(node_id, bearer(request.headers)).id
     wanted = read_claim(read_json_object())
     order = services().operations.claim(node, wanted.incarnation, JobId(job_id), wanted.op_generation, wanted.seq)
     return jsonify(order.to_json())
@@ -29,12 +33,16 @@ def claim(node_id: str, job_id: str) -> Response:
 @blueprint.post("/api/node/<node_id>/report")
 @open_to(Access.NODE)
 def report(node_id: str) -> Response:
-    """What the rows say to each operation; 409 when a newer life of the agent is registered."""
-    node = services().node_keys.require_node(node_id, bearer(request.headers))
+    """What the rows say to each operation; 409 when a newer life of the agent is registered.
+
+    403 for a node that waits for approval: nothing of it runs, so it has nothing to report.
+    """
+    node = services().node_keys.require_approved_node(node_id, bearer(request.headers))
     said = Report.from_json(read_json_object())
+    check_process_addresses(node.address, said.addresses())
     try:
-        answer = services().operations.report(node, said)
+        answer = services().operations.report(node.id, said)
     except Replaced:
-        services().nodes.heard_of_older(node, said.incarnation)
+        services().nodes.heard_of_older(node.id, said.incarnation)
         raise
     return jsonify(answer.to_json())

@@ -48,7 +48,7 @@ def register() -> Response:
 @open_to(Access.NODE)
 def deregister(node_id: str) -> Response:
     """The agent ends in good order; its row and its approval stay."""
-    node = services().node_keys.require_node(node_id, bearer(request.headers), registration_token_too=True)
+    node = services().node_keys.require_node(node_id, bearer(request.headers))
     incarnation, _, _ = read_heartbeat(read_json_object(empty=True))
     services().nodes.deregister(node, incarnation)
     return jsonify({"message": "node set to offline"})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from localai.nodes.host_rules import is_loopback
 from localai.settings import Settings, default_state_dir
 
 #: The gRPC port of a second worker beside one with the usual ports.
@@ -60,8 +60,4 @@ def _quoted(value: str) -> str:
 
 
 def _is_here(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback(urlsplit(url).hostname or "")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from typing import Any
 
-from marshmallow import EXCLUDE, Schema, fields, validate
+from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
 
 from localai.errors import BadInput
 from localai.nodes.credentials import hash_of
 from localai.nodes.holding_rules import Holdings, holdings_of
-from localai.nodes.rules import Figures, NodeType, Registration
+from localai.nodes.rules import LABEL_KEY_MOST, LABEL_VALUE_MOST, Figures, NodeType, Registration
 from localai.whole_numbers import BIGINT
 from web import limits
 from web.schemas.fields import Entries, Items, Whole, load, number, text, whole
@@ -51,6 +51,19 @@ class _Figures(Schema):
     )
 
 
+class _Labels(Entries):
+    """Labels: keys have a length of their own."""
+
+    def _deserialize(
+        self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any
+    ) -> dict[str, Any]:
+        found = super()._deserialize(value, attr, data, **kwargs)
+        for key in found:
+            if not 0 < len(key) <= LABEL_KEY_MOST:
+                raise ValidationError(f"a key has {len(key)} characters; accepted: 1 to {LABEL_KEY_MOST}")
+        return found
+
+
 class _Registration(_Figures):
     name = fields.String(required=True, validate=validate.Length(1, 255))
     node_type = fields.String(load_default="backend", validate=validate.OneOf([kind.value for kind in NodeType]))
@@ -60,7 +73,7 @@ class _Registration(_Figures):
     version = text(64)
     capability = text(64)
     reports_operations = fields.Boolean(load_default=False)
-    labels = Entries(fields.String(), limits.LABELS, load_default=dict)
+    labels = _Labels(fields.String(validate=validate.Length(0, LABEL_VALUE_MOST)), limits.LABELS, load_default=dict)
     max_replicas_per_model = whole(0)
     after = whole(0, BIGINT)
     secret = fields.String(load_default=None, allow_none=True, validate=validate.Length(1, 512))

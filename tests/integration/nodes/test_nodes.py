@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localai.errors import BadInput, NodeNameTaken, NotFound, Replaced
+from localai.errors import BadInput, NodeNameTaken, NotFound, Replaced, TooManyPendingNodes
 from localai.ids import new_id
 from localai.jobs.job import State, StopState
 from localai.jobs.operation_rules import Answer
@@ -232,6 +232,61 @@ def test_a_silent_name_without_its_secret_waits_for_an_approval_again(world: Wor
     assert world.nodes.require(own.id).pending_reason == shown["pending_reason"]
     assert "pending_reason" not in strict.approve(own.id).to_json()
     assert strict.register(_asks("lost", "other", "b")).status == "healthy"
+
+
+def test_another_host_alone_makes_a_node_wait_for_approval_again_and_its_settings_still_count(world: World) -> None:
+    strict = _service(world)
+    own = strict.register(_asks("moves", "own"))
+    strict.approve(own.id)
+    moved = strict.register(_asks("moves", "own", "b"))
+    assert (moved.id, moved.status) == (own.id, "pending")
+    shown = world.nodes.require(own.id).to_json()
+    assert all(text in shown["pending_reason"] for text in ("a:1", "b:1", "host"))
+    assert strict.register(_asks("moves", "own", "b")).status == "pending", "its restart is no approval"
+    strict.approve(own.id)
+    assert strict.register(_asks("moves", "own", "b")).status == "healthy"
+    assert _service(world, approve_names=["moves"]).register(_asks("moves", "own", "c")).status == "healthy"
+    assert _service(world, auto_approve=True).register(_asks("moves", "own", "d")).status == "healthy"
+
+
+def test_a_replaced_credential_is_known_for_what_it_is(world: World) -> None:
+    lives = [world.nodes.register(_asks("replaced", "own", host)) for host in ("a", "a", "b")]
+    node = lives[0].id
+    assert [world.nodes.heard_of_replaced(node, life.node_token) for life in lives] == [True, True, False]
+    assert not world.nodes.heard_of_replaced(node, "another")
+    assert not world.nodes.heard_of_replaced("no-id", "another")
+    with pytest.raises(NodeNameTaken, match="copy"):  # an agent of the life before lives: two workers
+        world.nodes.register(_asks("replaced", "own", "a"))
+    assert world.nodes.check_secret(node, "own-text") is False
+    world.sql("UPDATE nodes SET secret_hash = %(hash)s WHERE id = %(id)s", id=node, hash=hash_of("own-text"))
+    assert world.nodes.check_secret(node, "own-text") is True
+
+
+def test_the_number_of_nodes_that_wait_for_approval_is_bounded(world: World) -> None:
+    strict = _service(world)
+    known = strict.register(Registration(name="waits"))
+    world.sql(
+        "INSERT INTO nodes (id, name, node_type, status, approved, incarnation, credential_hash) "
+        "SELECT gen_random_uuid(), 'flood-' || n, 'backend', 'pending', false, 1, 'x' FROM generate_series(1, 1000) n"
+    )
+    try:
+        with pytest.raises(TooManyPendingNodes, match="1000 nodes wait for approval"):
+            strict.register(Registration(name="one-more"))
+        assert strict.register(Registration(name="waits")).id == known.id
+        assert _service(world, auto_approve=True).register(Registration(name="let-in")).status == "healthy"
+    finally:
+        world.sql("DELETE FROM nodes WHERE name LIKE 'flood-%%'")
+    assert strict.register(Registration(name="one-more")).status == "pending"
+
+
+def test_registrations_do_not_gather_labels_without_a_bound(world: World) -> None:
+    def labelled(first: int, count: int) -> Registration:
+        return Registration(name="labels", labels={f"k{number}": "v" for number in range(first, first + count)})
+
+    world.nodes.register(labelled(0, 60))
+    assert world.nodes.register(labelled(0, 64)).incarnation == 2
+    with pytest.raises(BadInput, match="65 labels"):
+        world.nodes.register(labelled(1, 64))
 
 
 def test_a_row_without_a_secret_is_bound_by_the_first_one_that_comes(world: World) -> None:

@@ -13,6 +13,8 @@ from tests.unit.jobs.builders import NOW, at
 pytestmark = pytest.mark.unit
 TERMS = Terms(stale_after_s=300.0)
 HERE, ELSEWHERE = ("a:1", "a:2"), ("b:1", "b:2")
+#: Other ports of the same host: a worker that was started again.
+BESIDE = ("a:8", "A:9")
 
 
 def known(place: tuple[str, str] = HERE, **changes: Any) -> KnownNode:
@@ -45,8 +47,13 @@ SILENT = {"status": Status.OFFLINE, "status_at": at(-5), "last_heartbeat": at(-4
     [
         (None, asks(), Admission.ADMITTED),
         (known(), asks(), Admission.ADMITTED),
-        (known(), asks(place=ELSEWHERE), Admission.ADMITTED),
-        (known(**SILENT), asks(place=ELSEWHERE), Admission.ADMITTED),
+        (known(), asks(place=BESIDE), Admission.ADMITTED),
+        (known(), asks(place=ELSEWHERE), Admission.MOVED),
+        (known(), asks(place=("a:1", "b:2")), Admission.MOVED),
+        (known(), asks(place=("", "a:2")), Admission.MOVED),
+        (known(place=("", "")), asks(), Admission.MOVED),
+        (known(**SILENT), asks(place=BESIDE), Admission.ADMITTED),
+        (known(**SILENT), asks(place=ELSEWHERE), Admission.MOVED),
         (known(), asks("other", ELSEWHERE), Admission.REFUSED),
         (known(), asks("other", HERE), Admission.REFUSED),
         (known(), asks(None, ELSEWHERE), Admission.REFUSED),
@@ -55,11 +62,15 @@ SILENT = {"status": Status.OFFLINE, "status_at": at(-5), "last_heartbeat": at(-4
         (known(**SILENT), asks(None, ELSEWHERE), Admission.UNPROVEN),
         (known(contested_at=at(-20)), asks(), Admission.ADMITTED),
         (known(contested_at=at(-20)), asks(place=ELSEWHERE), Admission.REFUSED),
-        (known(contested_at=at(-20), **SILENT), asks(place=ELSEWHERE), Admission.ADMITTED),
-        (known(secret_hash=None), asks(None, ELSEWHERE), Admission.ADMITTED),
+        (known(contested_at=at(-20)), asks(place=BESIDE), Admission.REFUSED),
+        (known(contested_at=at(-20), **SILENT), asks(place=BESIDE), Admission.ADMITTED),
+        (known(contested_at=at(-20), **SILENT), asks(place=ELSEWHERE), Admission.MOVED),
+        (known(secret_hash=None), asks(None, BESIDE), Admission.ADMITTED),
+        (known(secret_hash=None), asks(None, ELSEWHERE), Admission.UNPROVEN),
         (known(secret_hash=None), asks("first", HERE), Admission.ADMITTED),
         (known(secret_hash=None), asks("first", ELSEWHERE), Admission.REFUSED),
-        (known(secret_hash=None, **SILENT), asks("first", ELSEWHERE), Admission.ADMITTED),
+        (known(secret_hash=None, **SILENT), asks("first", BESIDE), Admission.ADMITTED),
+        (known(secret_hash=None, **SILENT), asks("first", ELSEWHERE), Admission.UNPROVEN),
     ],
 )
 def test_only_the_secret_keeps_a_node(row: KnownNode | None, registration: Registration, admission: Admission) -> None:
@@ -71,6 +82,9 @@ def test_a_refusal_names_both_addresses_and_what_to_do() -> None:
     assert all(text in reason for text in ("'gpu-1'", "a:1", "a:2", "b:1", "b:2", "LOCALAI_NODE_NAME"))
     copied = judged(known(contested_at=at(-1)), asks(place=ELSEWHERE)).reason
     assert all(text in copied for text in ("a:1", "b:1", "copy", "node-secret"))
+    for row in (known(), known(secret_hash=None, **SILENT)):
+        moved = judged(row, asks(place=ELSEWHERE)).reason
+        assert all(text in moved for text in ("a:1", "a:2", "b:1", "b:2", "host", "LOCALAI_ADVERTISE_ADDR"))
     unproven = judged(known(**SILENT), asks("other", ELSEWHERE)).reason
     assert all(text in unproven for text in ("a:1", "b:1", "secret"))
 

@@ -9,6 +9,7 @@ import pytest
 from marshmallow import ValidationError, fields
 
 from localai.errors import BadInput
+from localai.jobs.operation_rules import Report
 from web import limits
 from web.schemas.chat import read_chat
 from web.schemas.completions import read_completion
@@ -21,6 +22,17 @@ pytestmark = pytest.mark.unit
 
 HELLO = {"role": "user", "content": "hello"}
 TOOL = {"type": "function", "function": {"name": "f"}}
+OPERATION = {"job_id": "j", "op_generation": 1, "op_state": "claimed", "phase": "loading"}
+PROCESS = {
+    "process_instance": "p",
+    "model": "m",
+    "slot": 0,
+    "job_id": "j",
+    "op_generation": 1,
+    "address": "h:1",
+    "pid": 1,
+    "ready": True,
+}
 FILE = {"path": "f", "sha256": "0" * 64, "bytes": 1}
 
 Read = Callable[[Mapping[str, Any]], Any]
@@ -44,6 +56,10 @@ def embeddings(body: Mapping[str, Any]) -> Any:
 
 def registration(body: Mapping[str, Any]) -> Any:
     return read_registration({"name": "n", **body})
+
+
+def report(body: Mapping[str, Any]) -> Any:
+    return Report.from_json({"incarnation": 1, "seq": 1, **body})
 
 
 def table(count: int, value: Any) -> dict[str, Any]:
@@ -79,6 +95,8 @@ CASES: dict[str, tuple[Read, str, limits.Limit, Callable[[int], Mapping[str, Any
         *(read_heartbeat, "process_memory", limits.PROCESS_MEMORY),
         lambda n: {"process_memory": table(n, 1)},
     ),
+    "operations": (report, "operations", limits.OPERATIONS, lambda n: {"operations": [OPERATION] * n}),
+    "processes": (report, "processes", limits.PROCESSES, lambda n: {"processes": [PROCESS] * n}),
     "labels": (registration, "labels", limits.LABELS, lambda n: {"labels": table(n, "x")}),
 }
 

@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 
 from localai.errors import NodeRemoved, NotTheNextLife, Replaced
-from localai.jobs.operation_rules import Order, Report, ReportAnswer
+from localai.jobs.operation_rules import (
+    OperationReport,
+    OpState,
+    Order,
+    Phase,
+    ProcessReport,
+    Report,
+    ReportAnswer,
+)
 from localai.jobs.operations import WorkerMustDrop
 from localai.nodes.holding_rules import HeldFile, Holdings
 from localai.nodes.service import Registered
 from localai.unloads.drains import Drain
-from tests.fakes.web import NODE_ID, NODE_TOKEN, FakeNodes, WebBench
+from tests.fakes.web import NODE_ID, NODE_SECRET, NODE_TOKEN, REPLACED_TOKEN, FakeNodes, WebBench
 from web.identity import CREDENTIAL_AGE_S, Keys, NodeKeys
 from web.node.files import PIECE_BYTES, wanted_range
 
@@ -119,10 +127,82 @@ def test_a_number_of_a_node_that_no_row_can_hold_is_refused(bench: WebBench, pat
     assert isinstance(response.get_json()["error"], str)
 
 
-def test_a_heartbeat_may_carry_either_token_and_no_body(bench: WebBench) -> None:
-    for headers in (NODE, REGISTRATION):
-        response = bench.client.post(f"/api/node/{NODE_ID}/heartbeat", headers=headers)
-        assert response.get_json() == {"message": "heartbeat received", "status": "healthy"}
+def test_a_heartbeat_may_have_no_body(bench: WebBench) -> None:
+    response = bench.client.post(f"/api/node/{NODE_ID}/heartbeat", headers=NODE)
+    assert response.get_json() == {"message": "heartbeat received", "status": "healthy"}
+
+
+ROUTES = [
+    ("post", "heartbeat"),
+    ("post", "report"),
+    ("post", "jobs/the-job/claim"),
+    ("post", "deregister"),
+    ("delete", ""),
+    ("get", "models"),
+    ("post", "drain"),
+    ("post", "resume"),
+    ("get", "files/a.gguf"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_the_registration_token_opens_the_registration_only(bench: WebBench, method: str, path: str) -> None:
+    url = f"/api/node/{NODE_ID}/{path}".rstrip("/")
+    assert bench.client.open(url, method=method.upper(), json={}, headers=REGISTRATION).status_code == 401
+    assert bench.nodes.beats == []
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_life_that_was_replaced_learns_it_at_every_route(bench: WebBench, method: str, path: str) -> None:
+    headers = {"Authorization": f"Bearer {REPLACED_TOKEN}"}
+    url = f"/api/node/{NODE_ID}/{path}".rstrip("/")
+    response = bench.client.open(url, method=method.upper(), json={}, headers=headers)
+    assert response.status_code == 409
+    assert "another life" in response.get_json()["error"]
+
+
+def test_a_node_that_waits_for_approval_claims_and_reports_nothing(bench: WebBench, operations: Operations) -> None:
+    bench.nodes.approved = False
+    reported = bench.client.post(f"/api/node/{NODE_ID}/report", json={"incarnation": 2, "seq": 1}, headers=NODE)
+    for response in (claim(bench, NODE), reported):
+        assert response.status_code == 403
+        assert "waits for approval" in response.get_json()["error"]
+    assert (operations.claims, operations.reports) == ([], [])
+    assert bench.client.post(f"/api/node/{NODE_ID}/heartbeat", headers=NODE).status_code == 200
+
+
+@pytest.mark.parametrize(("field", "most"), [("operations", 256), ("processes", 1024)])
+def test_a_report_has_a_bounded_length_which_is_checked_first(
+    bench: WebBench, operations: Operations, field: str, most: int
+) -> None:
+    body = {"incarnation": 2, "seq": 1, field: [1] * (most + 1)}
+    response = bench.client.post(f"/api/node/{NODE_ID}/report", json=body, headers=NODE)
+    assert response.status_code == 400
+    assert all(text in response.get_json()["error"] for text in (field, str(most + 1), f"at most {most}"))
+    assert operations.reports == []
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [("gpu-1:50052", 200), ("GPU-1.:7", 200), ("gpu-2:50052", 400), ("gpu-1.evil:50052", 400), ("", 400)],
+)
+def test_a_process_listens_on_the_registered_host(
+    bench: WebBench, operations: Operations, address: str, status: int
+) -> None:
+    process = ProcessReport(
+        process_instance="p", model="m", slot=0, job_id="j", op_generation=1, address=address, pid=5, ready=True
+    )
+    operation = OperationReport(
+        job_id="j", op_generation=1, op_state=OpState.CLAIMED, phase=Phase.LOADING, address=address
+    )
+    for said in (
+        Report(incarnation=2, seq=1, processes=(process,)),
+        Report(incarnation=2, seq=2, operations=(operation,)),
+    ):
+        response = bench.client.post(f"/api/node/{NODE_ID}/report", json=said.to_json(), headers=NODE)
+        assert response.status_code == status, response.text
+        assert status == 200 or "gpu-1" in response.get_json()["error"]
+    assert len(operations.reports) == (2 if status == 200 else 0)
 
 
 def test_a_heartbeat_leaves_out_what_the_node_could_not_read(bench: WebBench) -> None:
@@ -165,7 +245,7 @@ def test_a_cpu_usage_above_100_percent_is_clamped(bench: WebBench) -> None:
 
 def test_a_heartbeat_of_an_unknown_node_is_404(bench: WebBench) -> None:
     unknown = "00000000-0000-4000-8000-000000000000"
-    for headers in (NODE, REGISTRATION):
+    for headers in (NODE, REGISTRATION):  # it registers again: no credential is looked at
         assert bench.client.post(f"/api/node/{unknown}/heartbeat", headers=headers).status_code == 404
 
 
@@ -221,6 +301,10 @@ def test_a_registration_that_comes_too_late_learns_the_newest_life(bench: WebBen
         ({"address": None}, "address"),
         ({"total_ram": "much"}, "total_ram"),
         ({"labels": {"a": 1}}, "labels"),
+        ({"labels": {str(number): "" for number in range(65)}}, "labels"),
+        ({"labels": {"k" * 64: "v"}}, "labels"),
+        ({"labels": {"": "v"}}, "labels"),
+        ({"labels": {"k": "v" * 256}}, "labels"),
     ],
 )
 def test_a_registration_that_cannot_be_used_is_400(bench: WebBench, change: dict[str, Any], field: str) -> None:
@@ -408,6 +492,9 @@ def test_a_node_s_credential_is_believed_for_a_few_seconds(bench: WebBench) -> N
     class Nodes:
         valid = True
 
+        def check_secret(self, node_id: str, secret: str) -> bool:
+            return False
+
         def check_credential(self, node_id: str, token: str) -> bool:
             asked.append(token)
             return self.valid
@@ -456,7 +543,7 @@ class Drains:
         return Drain(job_id=None, done=True, message="node resumed")
 
 
-@pytest.mark.parametrize("headers", [NODE, REGISTRATION])
+@pytest.mark.parametrize("headers", [NODE, {"Authorization": f"Bearer {NODE_SECRET}"}])
 def test_a_machine_drains_and_resumes_itself(tmp_path: Path, headers: dict[str, str]) -> None:
     drains = Drains()
     bench = WebBench(tmp_path, drains=drains)
@@ -484,7 +571,7 @@ def test_what_was_known_of_a_node_is_forgotten_when_it_changes() -> None:
     """A removed node's credential ends at once, and not with the age of what was remembered."""
     nodes = FakeNodes()
     keys = NodeKeys(nodes, "registration-token")
-    assert keys.require_approved_node(NODE_ID, NODE_TOKEN) == NODE_ID
+    assert keys.require_approved_node(NODE_ID, NODE_TOKEN).id == NODE_ID
     nodes.check_credential = lambda node_id, token: False  # type: ignore[method-assign]
     nodes.get = lambda node_id: None  # type: ignore[method-assign]
     nodes.removed = (NODE_ID,)

@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
-from localai.errors import NodeNameTaken, NotAuthenticated, NotFound, NotTheNextLife, Replaced, StartRefused
+from localai.errors import (
+    NodeNameTaken,
+    NotAuthenticated,
+    NotAuthorized,
+    NotFound,
+    NotTheNextLife,
+    Replaced,
+    StartRefused,
+)
 from localai.jobs.operation_rules import Report
 from tests.unit.worker_agent.factories import Clock
-from worker_agent.frontends import ClaimRefused, Frontends, NoFrontend, Registered
+from worker_agent.frontends import ClaimRefused, Frontends, NoFrontend, Registered, RegistrationsFull
 
 pytestmark = pytest.mark.unit
 
@@ -91,7 +99,8 @@ def test_an_answer_that_is_a_refusal_is_not_asked_of_another_frontend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(401, NotAuthenticated), (404, NotFound), (409, Replaced), (400, NoFrontend)]
+    ("status", "error"),
+    [(401, NotAuthenticated), (403, NotAuthorized), (404, NotFound), (409, Replaced), (400, NoFrontend)],
 )
 def test_what_the_answer_to_a_report_means(status: int, error: type[Exception]) -> None:
     handle, _ = answering(a=(status, {"error": "text"}), b=200)
@@ -128,17 +137,17 @@ def test_an_answer_to_a_report_that_cannot_be_read_is_no_answer() -> None:
         frontends(handle, urls=(A,)).report("n", lambda: Report(incarnation=1, seq=1))
 
 
-def test_a_refused_credential_is_tried_as_the_registration_token_so_that_a_replaced_node_learns_it() -> None:
+@pytest.mark.parametrize(("status", "error"), [(401, NotAuthenticated), (409, Replaced)])
+def test_a_heartbeat_never_shows_the_registration_token(status: int, error: type[Exception]) -> None:
     shown: list[str] = []
 
     def handle(request: httpx2.Request) -> httpx2.Response:
         shown.append(request.headers["Authorization"])
-        status = 401 if shown[-1] == "Bearer own" else 409
-        return httpx2.Response(status, json={"error": "replaced"})
+        return httpx2.Response(status, json={"error": "text"})
 
-    with pytest.raises(Replaced):
+    with pytest.raises(error):
         frontends(handle).heartbeat("n", {})
-    assert shown == ["Bearer own", "Bearer shared"]
+    assert shown == ["Bearer own"]
 
 
 def test_registration_shows_the_token_in_header_and_body_and_gives_the_credential() -> None:
@@ -165,7 +174,7 @@ def test_a_registration_under_a_taken_name_is_an_error_of_its_own() -> None:
         frontends(handle).register({"name": "node"})
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, NotAuthenticated), (400, StartRefused)])
+@pytest.mark.parametrize(("status", "error"), [(401, NotAuthenticated), (429, RegistrationsFull), (400, StartRefused)])
 def test_a_refused_registration_is_the_frontends_own_word(status: int, error: type[Exception]) -> None:
     handle, _ = answering(a=(status, {"error": "name is missing"}))
     with pytest.raises(error, match="name is missing"):
