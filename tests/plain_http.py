@@ -11,5 +11,6 @@ import httpx2
 
 get = partial(httpx2.get, verify=False)
 post = partial(httpx2.post, verify=False)
+request = partial(httpx2.request, verify=False)
 delete = partial(httpx2.delete, verify=False)
 stream = partial(httpx2.stream, verify=False)

@@ -15,8 +15,8 @@ from localai.embedded import tcp_ports
 from localai.embedded.state_folder import StateFolder, admin_key, prepare
 from localai.embedded.supervisor import StopAsked, Supervisor
 from localai.errors import StartRefused
-from localai.nodes.host_rules import is_loopback
 from localai.ids import new_id
+from localai.nodes.host_rules import is_loopback
 from localai.settings import KEY_LEAST_LENGTH, KEY_RECIPE, Settings, default_state_dir
 
 

@@ -55,7 +55,7 @@ class Twin:
         self.data = machines.folder / f"{name}-{label}-data"
         self.address = self.http = ""
 
-    def start(self) -> Started:
+    def start(self, **variables: str) -> Started:
         self.address, self.http = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.process = self.machines.start(
             f"{self.name}-{self.label}",
@@ -69,6 +69,7 @@ class Twin:
                 "LOCALAI_HTTP_ADDR": self.http,
                 "LOCALAI_DATA_PATH": str(self.data),
                 "LOCALAI_THREADS": "1",
+                **variables,
             },
         )
         return self.process
@@ -138,6 +139,81 @@ def test_a_stranger_with_the_name_of_a_running_worker_is_refused_and_shown(machi
     assert (taken["id"], taken["status"]) == (before["id"], "pending")
     assert all(address in taken["pending_reason"] for address in (own.address, stranger.address))
     stranger.process.stop()
+
+
+class Attacker:
+    """Has the registration token, and speaks HTTP to a frontend."""
+
+    def __init__(self, machines: Cluster, front: Frontend) -> None:
+        self.url, self.token = front.url, machines.variables["LOCALAI_REGISTRATION_TOKEN"]
+
+    def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
+        return plain_http.request(method, f"{self.url}/api/node/{path}", json=body, headers=headers, timeout=30)
+
+    def register(self, name: str, address: str, **more: Any) -> httpx2.Response:
+        body = {"name": name, "address": address, "http_address": address, "token": self.token, **more}
+        return self.ask("POST", "register", {"reports_operations": True, **body})
+
+
+def report(**process: Any) -> dict[str, Any]:
+    one = {"model": "m", "slot": 0, "job_id": "j", "op_generation": 1, "pid": 1, "ready": True, **process}
+    return {"incarnation": 1, "seq": 1, "processes": [{"process_instance": "p", "address": "127.0.0.1:9", **one}]}
+
+
+def test_the_registration_token_makes_no_one_an_approved_node(machines: Cluster, front: Frontend) -> None:
+    victim, attacker = Twin(machines, front, "own", "victim"), Attacker(machines, front)
+    victim.start()
+    own = approved(front, victim)
+    claim = {"op_generation": 1, "incarnation": own["incarnation"]}
+
+    # Its name, with a secret of the attacker's or none, from its address or another one.
+    for address in (victim.address, "127.0.0.1:9"):
+        for more in ({}, {"secret": "x" * 43}):
+            taken = attacker.register("victim", address, **more)
+            assert (taken.status_code, taken.json()["code"]) == (409, "node_name_taken")
+
+    # Its routes, with the registration token and with the credential of a node that waits for approval.
+    stranger = attacker.register("stranger", "127.0.0.1:9").json()
+    assert stranger["status"] == "pending"
+    for token in (attacker.token, stranger["node_token"]):
+        for method, path in (
+            *(("POST", name) for name in ("drain", "resume", "deregister", "heartbeat", "report", "jobs/j/claim")),
+            *(("DELETE", ""), ("GET", "models"), ("GET", "files/secret.yaml")),
+        ):
+            answer = attacker.ask(method, f"{own['id']}/{path}".rstrip("/"), {} if method == "POST" else None, token)
+            assert answer.status_code == 401, (path, answer.text)
+    after = beats(front, "victim", 1)
+    assert {key: after[key] for key in ("status", "incarnation", "address", "draining")} == {
+        "status": "healthy",
+        "incarnation": own["incarnation"],
+        "address": victim.address,
+        "draining": False,
+    }
+
+    # A node of its own makes no rows while it waits, and once approved names no host but its own.
+    for path, body in (("report", report()), ("jobs/j/claim", claim)):
+        assert attacker.ask("POST", f"{stranger['id']}/{path}", body, stranger["node_token"]).status_code == 403
+    assert front.post(f"/api/nodes/{stranger['id']}/approve").status_code == 200
+    wait_for(
+        "the approval counts",
+        lambda: attacker.ask("POST", f"{stranger['id']}/report", {}, stranger["node_token"]).status_code != 403,
+    )
+    foreign = report(address="127.0.0.2:9")
+    refused = attacker.ask("POST", f"{stranger['id']}/report", foreign, stranger["node_token"])
+    assert (refused.status_code, "127.0.0.2:9" in refused.json()["error"]) == (400, True), refused.text
+    assert front.get("/api/jobs?kind=replica.cleanup").json()["jobs"] == []
+
+    # The machine itself: it drains with the secret of its data folder, and from another host it waits again.
+    secret = (victim.data / "node-secret").read_text().strip()
+    assert attacker.ask("POST", f"{own['id']}/drain", token=secret).status_code == 200
+    assert attacker.ask("POST", f"{own['id']}/resume", token=secret).status_code == 200
+    victim.process.kill_all()
+    victim.start(LOCALAI_ADVERTISE_ADDR=f"localhost:{free_port()}")
+    moved = node(front, "victim", status="pending", incarnation=own["incarnation"] + 1)
+    assert all(host in moved["pending_reason"] for host in ("127.0.0.1:", "localhost:"))
+    assert moved["pending_reason"] in " ".join(run(front, "nodes", "show", "victim").stdout.split())
+    victim.process.stop()
 
 
 @pytest.mark.long

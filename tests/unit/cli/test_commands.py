@@ -15,6 +15,7 @@ from localai.cli import run as run_command
 from localai.cli.client import ServerError, error_text
 from localai.cli.exit_codes import ExitCode
 from localai.embedded.state_folder import StateFolder
+from localai.errors import StartRefused
 from localai.settings import Settings
 
 pytestmark = pytest.mark.unit
@@ -87,6 +88,23 @@ def test_se_01_a_missing_registration_token_is_refused_where_one_is_demanded(
 ) -> None:
     code, _, err = run(capsys, *command, switch)
     assert code == 1 and "LOCALAI_REGISTRATION_TOKEN is empty" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "10.0.0.1", ""])
+def test_an_address_that_other_machines_reach_needs_a_registration_token_or_insecure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    def prepare(folder: object) -> None:
+        raise StartRefused("the start went on")
+
+    monkeypatch.setattr("localai.cli.run.prepare", prepare)
+    command = ("run", "--database-url", "postgresql://u@h/d", "--broker-url", "redis://h", "--address")
+    code, _, err = run(capsys, *command, address)
+    assert code == 1
+    assert all(text in err.splitlines()[-1] for text in ("LOCALAI_REGISTRATION_TOKEN is empty", address, "--insecure"))
+    for arguments in ((address, "--insecure"), (address, "--registration-token", "t" * 20), ("127.0.0.1",)):
+        code, _, err = run(capsys, *command, *arguments)
+        assert "the start went on" in err.splitlines()[-1], err
 
 
 @pytest.mark.parametrize(
