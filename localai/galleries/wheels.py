@@ -20,6 +20,8 @@ from localai.jobs.operation_rules import Cause
 
 #: How often a download is looked at: for its progress, a cancel and its time limit.
 WATCH_INTERVAL_S = 0.2
+#: Most bytes that a download may have on disk at a moment; pip holds a package twice while it moves it.
+DOWNLOAD_LIMIT_BYTES = 64 * 2**30
 _URI = re.compile(
     r"wheel://(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)@(?P<version>[A-Za-z0-9][A-Za-z0-9.!+_-]*)/(?P<member>.+)"
 )
@@ -100,6 +102,9 @@ def _watch(
         except subprocess.TimeoutExpired:
             if (size := _size_of(folder)) != seen:  # to be called is to have moved
                 received(seen := size)
+        if seen > DOWNLOAD_LIMIT_BYTES:
+            text = f"the package is too large: {seen} bytes on disk; accepted: at most {DOWNLOAD_LIMIT_BYTES}"
+            raise OperationFailed(Cause.MODEL_FETCH_FAILED, text)
         if cancelled():
             raise OperationFailed(Cause.CANCELLED, "the download was cancelled")
         if clock.boottime() >= until:

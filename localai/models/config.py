@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from localai.errors import BadInput
+from localai.inference import bounds
 from localai.models.fields import Section
 from localai.models.revisions import revision
 from localai.models.timeouts import Timeouts
@@ -202,9 +203,9 @@ def _usecase(text: str) -> str:
 
 def _loading(top: Section, parameters: Section) -> Loading:
     return Loading(
-        context_size=top.whole("context_size", least=-1),
-        threads=top.whole("threads", least=0),
-        batch=parameters.whole("batch", least=0),
+        context_size=top.whole("context_size", least=-1, most=bounds.CONTEXT_TOKENS),
+        threads=top.whole("threads", least=0, most=bounds.THREADS),
+        batch=parameters.whole("batch", least=0, most=bounds.CONTEXT_TOKENS),
         gpu_layers=top.whole("gpu_layers", least=0),
         f16=bool(top.flag("f16")),
         embeddings=bool(top.flag("embeddings")),
@@ -260,10 +261,10 @@ def _parameters(top: Section, parameters: Section) -> Parameters:
         max_tokens=parameters.whole("max_tokens", least=0),
         seed=parameters.whole("seed"),
         repeat_penalty=parameters.number("repeat_penalty"),
-        repeat_last_n=parameters.whole("repeat_last_n"),
+        repeat_last_n=parameters.whole("repeat_last_n", least=-1, most=bounds.LAST_TOKENS),
         frequency_penalty=parameters.number("frequency_penalty"),
         presence_penalty=parameters.number("presence_penalty"),
-        n_keep=parameters.whole("n_keep"),
+        n_keep=parameters.whole("n_keep", least=-1, most=bounds.LAST_TOKENS),
         ignore_eos=parameters.flag("ignore_eos"),
         mirostat=top.whole("mirostat"),
         mirostat_tau=top.number("mirostat_tau"),

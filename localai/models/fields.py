@@ -80,13 +80,13 @@ class Section:
             raise BadInput(self.name_of(key), value, "true or false")
         return value
 
-    def whole(self, key: str, *, least: int = -_LARGEST) -> int | None:
+    def whole(self, key: str, *, least: int = -_LARGEST, most: int = _LARGEST) -> int | None:
         value = self._get(key, None)
         if value is None:
             return None
         # To Python, true is a number.
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _LARGEST:
-            raise BadInput(self.name_of(key), value, f"a whole number from {least} to {_LARGEST}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise BadInput(self.name_of(key), value, f"a whole number from {least} to {most}")
         return value
 
     def number(self, key: str) -> float | None:

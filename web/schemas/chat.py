@@ -9,12 +9,15 @@ from typing import Any
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load, validate
 
 from localai.errors import BadInput
+from localai.inference import bounds
 from localai.inference.convert import ChatRequest, Message
 from web import limits
 from web.schemas.fields import Entries, Items, Number, Switch, Whole, load, text, whole
-from web.schemas.sampling import SamplingFields, model_name, sampling_of, stop_of
+from web.schemas.sampling import SamplingFields, check_schema, grammar, model_name, sampling_of, stop_of
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+#: Characters of the name of a tool, which becomes part of a grammar.
+_NAME_LIMIT = 256
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 #: Parameters that would change the answer and are not offered, with what to do instead.
@@ -54,9 +57,9 @@ class _Chat(SamplingFields):
     tool_choice = fields.Raw(allow_none=True, load_default=None)
     parallel_tool_calls = Switch(allow_none=True, load_default=None)
     response_format = fields.Dict(allow_none=True, load_default=None)
-    grammar = text()
+    grammar = grammar()
     logprobs = Switch(allow_none=True, load_default=False)
-    top_logprobs = whole(0, 20)
+    top_logprobs = whole(0, bounds.TOP_LOGPROBS)
     logit_bias = Entries(Number(), limits.LOGIT_BIAS, allow_none=True, load_default=None)
     modalities = Items(
         fields.String(validate=validate.Equal("text")), limits.MODALITIES, allow_none=True, load_default=None
@@ -152,7 +155,11 @@ def _tools(tools: Sequence[Mapping[str, Any]], choice: Any) -> tuple[Sequence[Ma
             raise BadInput(f"tools[{place}]", tool, 'a tool such as {"type": "function", "function": {"name": "..."}}')
         if not isinstance(function.get("name"), str) or not function["name"]:
             raise BadInput(f"tools[{place}].function.name", function.get("name"), "the name of the function")
+        if len(function["name"]) > _NAME_LIMIT:
+            raise BadInput(f"tools[{place}].function.name", function["name"], f"at most {_NAME_LIMIT} characters")
         names.append(function["name"])
+    # One grammar of the engine holds all of them.
+    check_schema("tools", [tool["function"].get("parameters") for tool in tools])
     if choice in (None, "auto", "none", "required"):
         if choice == "required" and not tools:
             raise BadInput("tool_choice", choice, "auto or none where `tools` is empty")
@@ -171,6 +178,7 @@ def _is_named(choice: Any) -> bool:
 def _response_format(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if wanted is None or wanted.get("type") == "text":
         return None
+    check_schema("response_format", wanted)  # the engine looks for a schema under other names too
     if wanted.get("type") == "json_object":
         return wanted
     if wanted.get("type") != "json_schema":

@@ -11,8 +11,8 @@ from marshmallow import EXCLUDE, Schema, ValidationError, fields, pre_load
 from localai.errors import BadInput
 from localai.inference.convert import Sampling
 from web import limits
-from web.schemas.fields import Entries, Number, Switch, load, text
-from web.schemas.sampling import SamplingFields, model_name, sampling_of, stop_of
+from web.schemas.fields import Entries, Number, Switch, load
+from web.schemas.sampling import SamplingFields, grammar, model_name, sampling_of, stop_of
 
 #: Parameters that would change the answer and are not offered: the values that change nothing, and what to do instead.
 _NOT_OFFERED: Mapping[str, tuple[tuple[Any, ...], str]] = {
@@ -35,7 +35,7 @@ class _Completion(SamplingFields):
     prompt = fields.Raw(required=True)
     stream = Switch(allow_none=True, load_default=False)
     stream_options = fields.Nested(_StreamOptions, unknown=EXCLUDE, allow_none=True, load_default=None)
-    grammar = text()
+    grammar = grammar()
     logit_bias = Entries(Number(), limits.LOGIT_BIAS, allow_none=True, load_default=None)
 
     @pre_load

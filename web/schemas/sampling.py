@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from marshmallow import Schema, fields, validate
+from marshmallow import Schema, ValidationError, fields, validate
 
 from localai.errors import BadInput
+from localai.inference import bounds
 from localai.inference.convert import Sampling
 from web import limits
 from web.schemas.fields import Switch, number, whole
@@ -31,14 +32,35 @@ class SamplingFields(Schema):
     seed = whole()
     max_tokens = whole(0)
     repeat_penalty = number(0, 100)
-    repeat_last_n = whole(-1)
+    repeat_last_n = whole(-1, bounds.LAST_TOKENS)
     frequency_penalty = number(-2, 2)
     presence_penalty = number(-2, 2)
     mirostat = whole(0, 2)
     mirostat_eta = number(0, 100)
     mirostat_tau = number(0, 100)
     ignore_eos = Switch(allow_none=True, load_default=None)
-    n_keep = whole(-1)
+    n_keep = whole(-1, bounds.LAST_TOKENS)
+
+
+def grammar() -> fields.String:
+    """A grammar that an engine can take in, and sample with, beside its other requests."""
+
+    def check(text: str) -> None:
+        try:
+            bounds.check_grammar(text)
+        except bounds.OutOfBounds as error:
+            raise ValidationError(str(error)) from None
+
+    return fields.String(validate=check, allow_none=True, load_default=None)
+
+
+def check_schema(name: str, schema: Any) -> None:
+    """Raises BadInput if a JSON schema is more than an engine can take in beside its other requests."""
+    try:
+        bounds.check_schema(schema)
+    except bounds.OutOfBounds as error:
+        text = f"{name}: this JSON schema cannot be used: {error}"
+        raise BadInput(name, schema, str(error), text) from None
 
 
 def sampling_of(data: Mapping[str, Any], max_tokens: int | None) -> Sampling:

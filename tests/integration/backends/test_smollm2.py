@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from localai.staging.digests import Digests
 from localai.staging.plan import ready_files
 from protos import backend_pb2 as pb
 from protos.backend_pb2_grpc import BackendStub
-from tests.integration.backends.conftest import CANCEL_LIMIT_S, LIMIT_S, start_process
+from tests.integration.backends.conftest import CANCEL_LIMIT_S, LIMIT_S, Running, start_process
 from web.openai.defaults import chat_defaults
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -55,15 +56,20 @@ def config(models: Path) -> ModelConfig:
 def stub(llama_folder: Path, models: Path, config: ModelConfig) -> Iterator[BackendStub]:
     one = start_process(llama_folder)
     try:
-        stub = one.connect()
-        path = str(models / config.identity)
-        options = pb.ModelOptions(Model=path, ModelFile=path, ModelPath=str(models))
-        json_format.ParseDict(model_options(config, threads=1), options)
-        result = stub.LoadModel(options, timeout=LIMIT_S)
-        assert result.success, (result.message, one.lines)
-        yield stub
+        yield loaded(one, models, config)
     finally:
         one.end()
+
+
+def loaded(one: Running, models: Path, config: ModelConfig) -> BackendStub:
+    """The stub of a process that has loaded the model as the config says."""
+    stub = one.connect()
+    path = str(models / config.identity)
+    options = pb.ModelOptions(Model=path, ModelFile=path, ModelPath=str(models))
+    json_format.ParseDict(model_options(config, threads=1), options)
+    result = stub.LoadModel(options, timeout=LIMIT_S)
+    assert result.success, (result.message, one.lines)
+    return stub
 
 
 def question(config: ModelConfig, text: str, **fields: object) -> pb.PredictOptions:
@@ -140,3 +146,52 @@ def test_top_k_zero_is_no_limit(stub: BackendStub, config: ModelConfig) -> None:
     assert unlimited != limited
     in_config = replace(config, parameters=replace(config.parameters, top_k=0))
     assert word(stub, in_config, top_p=1.0, seed=7) == unlimited[7]
+
+
+ENUM = [f"value {number}" for number in range(100_000)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Grammar": "root ::= " + "(" * 50_000 + '"a"' + ")" * 50_000},
+        {"Repeat": 2**31 - 1, "Penalty": 1.1},
+        {"NKeep": 2**31 - 1},
+        {
+            "Metadata": {
+                "response_format": json.dumps({"type": "json_schema", "json_schema": {"schema": {"enum": ENUM}}})
+            }
+        },
+    ],
+    ids=["grammar", "repeat_last_n", "n_keep", "enum"],
+)
+def test_a_request_that_would_take_the_engine_from_others_is_refused_at_once(
+    stub: BackendStub, config: ModelConfig, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Predict(question(config, "Hi", Tokens=1, **fields), timeout=LIMIT_S)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "accepted: at most" in caught.value.details()
+    assert stub.Predict(question(config, "Hi", Tokens=1), timeout=ANSWER_LIMIT_S).tokens == 1, "others are served"
+
+
+def test_a_grammar_as_deep_as_allowed_is_parsed(stub: BackendStub, config: ModelConfig) -> None:
+    deep = "root ::= " + "(" * 256 + '"a"' + ")" * 256
+    assert stub.Predict(question(config, "Hi", Grammar=deep), timeout=ANSWER_LIMIT_S).message == b"a"
+
+
+def test_a_grammar_that_holds_the_engine_ends_its_process_at_the_limit(
+    llama_folder: Path, models: Path, config: ModelConfig
+) -> None:
+    """Within the bounds, and far too ambiguous: the engine would work for minutes for each token."""
+    one = start_process(llama_folder)
+    try:
+        limited = replace(config, options=("parallel:1", "sampler_limit:5"))
+        stub = loaded(one, models, limited)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Predict(question(config, "Hi", Grammar="root ::= " + '"a"? ' * 1000), timeout=ANSWER_LIMIT_S)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert one.wait() == 70
+        assert "has held the engine for 5 s" in one.lines[-1]
+    finally:
+        one.end()

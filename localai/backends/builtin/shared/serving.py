@@ -6,6 +6,7 @@ Copied beside each built-in ``backend.py`` when the backend is installed.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -21,6 +22,8 @@ MESSAGE_LIMIT = 50 * 1024 * 1024
 CALL_THREADS = 256
 #: Calls under way get this long after SIGTERM. Below the grace the agent gives before it kills.
 STOP_GRACE_S = 2.0
+#: Exit code of a process that ends because it can serve nothing any more.
+GIVEN_UP = 70
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
@@ -88,6 +91,12 @@ def ended(context: grpc.ServicerContext) -> threading.Event:
     if not context.add_callback(event.set):
         event.set()
     return event
+
+
+def give_up(why: str) -> None:
+    """End the process at once, with the reason as its last line; the agent reports it."""
+    log(why)
+    os._exit(GIVEN_UP)
 
 
 def log(line: str) -> None:
