@@ -163,6 +163,7 @@ class Supervisor:
             slot=order.slot,
             address=f"{machine.name}:{group.port}",
             pid=group.pid,
+            secret=facts.secret,
         )
         agent.spawn(agent.reap, group)
         if not gate(running, group):
@@ -189,11 +190,19 @@ class Loader:
     def model_options(self, order: Order, folder: object) -> Any:
         return SimpleNamespace(Model=order.model)
 
-    def answers_health(self, port: int) -> bool:
-        return True
+    def answers_health(self, port: int, secret: str | None = None) -> bool:
+        return secret is not None
 
     def load(
-        self, port: int, options: object, *, order: Order, group: Group, work: Work, sent: Callable[[], object]
+        self,
+        port: int,
+        options: object,
+        *,
+        order: Order,
+        group: Group,
+        secret: str | None,
+        work: Work,
+        sent: Callable[[], object],
     ) -> None:
         world = self._agent.world
         work.wait_for(group.has_exited, world.load_s())

@@ -104,7 +104,8 @@ class Client(Process):
                 world.facts.answers.append(Answered(self.model, answered, world.now()))
 
     def call(self, replica: Any, connections: dict[str, Any]) -> str | None:
-        """One request to a replica; the model that answered, None where nobody did.
+        """One request to a replica; the model that answered, None where nobody did, and "a refusal" if the route does
+        not have the secret of the process.
 
         A connection belongs to a process instance. When it breaks it is dropped, and never made again to the same
         address for the same row.
@@ -115,7 +116,9 @@ class Client(Process):
             if connection is None or connection.instance != replica.process_instance:
                 return None
             connections[replica.process_instance] = connection
-        return None if connection.has_exited() else str(connection.facts.model)
+        if connection.has_exited():
+            return None
+        return str(connection.facts.model) if replica.process_secret == connection.facts.secret else "a refusal"
 
     def _web(self, ask: Any) -> Any:
         web = self.world.hub.draw.choice(self.world.webs)

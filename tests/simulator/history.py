@@ -54,6 +54,11 @@ class ProcessFacts:
     #: Whether every staged file had the promised digest when it started.
     verified: bool = True
 
+    @property
+    def secret(self) -> str:
+        """The process answers only calls that send it."""
+        return f"secret-of-{self.instance}"
+
 
 @dataclass(frozen=True, slots=True)
 class Registered:
