@@ -232,7 +232,7 @@ def make_ownership(
     """Owner and steps of every kind of job. ``elsewhere`` runs what waits for a node on another thread."""
     windows = Windows.of(settings)
     owner = Owner(owner_id, rows.jobs, LeaseBook(settings.job_lease_ttl_s), announcer)
-    stops = StopService(bus, rows.operations, announcer, timeout_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S)
+    stops = StopService(bus, timeout_s=settings.stop_grace_s + STOP_ANSWER_SLACK_S)
     plans = ConfigPlans(make_configs(settings), make_digests(settings), enable_fault=settings.enable_fault_backend)
     cleaning = Cleaning(rows.replicas, rows.jobs, announcer)
     fetching = InstallSteps(
@@ -254,7 +254,7 @@ def make_ownership(
         MODEL_UNLOAD: UnloadSteps(owner, rows.unloads, announcer),
         NODE_DRAIN: DrainSteps(owner, rows.node_drains, rows.unloads, announcer, bus),
         MODEL_INSTALL: fetching,
-        REPLICA_CLEANUP: CleanupSteps(owner, rows.operations, stops, announcer, windows, elsewhere=elsewhere),
+        REPLICA_CLEANUP: CleanupSteps(owner, stops, windows, elsewhere=elsewhere),
     }
 
     def stop(job: Job) -> None:

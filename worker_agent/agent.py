@@ -96,6 +96,7 @@ class Agent:
             self.operations,
             incarnation=registered.incarnation,
             bound_s=settings.stop_grace_s + STOP_MARGIN_S,
+            report_now=self._news.set,
             hooks=place.hooks,
         )
         self._bus = bus.connect(settings.nats_url, f"agent-{registered.name}")

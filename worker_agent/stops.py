@@ -1,6 +1,11 @@
-"""How a stop request of the node link is answered: with what has ended, never with what was asked for."""
+"""Answers to stop requests of the node link: the outcome after the process group has ended.
+
+The answer proves nothing to a frontend. The report that follows at once does, because it carries the node credential.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from localai import logs
 from localai.bus.ports import Payload
@@ -19,8 +24,18 @@ class StopNotDone(LocalAIError):
 class StopResponder:
     """Answers `model.stop`."""
 
-    def __init__(self, operations: Operations, *, incarnation: int, bound_s: float, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        *,
+        incarnation: int,
+        bound_s: float,
+        report_now: Callable[[], object],
+        hooks: Hooks | None = None,
+    ) -> None:
+        """``report_now`` asks for a report without waiting for its interval."""
         self._operations = operations
+        self._report_now = report_now
         self._incarnation = incarnation
         self._bound_s = bound_s
         self._hooks = hooks or Hooks()
@@ -39,6 +54,7 @@ class StopResponder:
         stopping = self._operations.stop(request)
         if stopping.must_end and not self._operations.wait_ended(stopping.key, stopping.instance, self._bound_s):
             raise StopNotDone(f"the process group has not ended within {self._bound_s:g} s")
+        self._report_now()
         self._hooks.answering(request.job_id)
         terminated = [stopping.instance] if stopping.must_end and stopping.instance else []
         log.info(

@@ -1,4 +1,4 @@
-"""How a process that no row owns is stopped by its name: the steps of a ``replica.cleanup`` job."""
+"""Steps of a ``replica.cleanup`` job: the stop of one process by its instance, sent until a report proves its end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Callable
 
 from localai import logs
 from localai.clock import boottime
-from localai.ids import JobId, ProcessInstance
-from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import Progress, TellRouting
+from localai.ids import JobId
+from localai.jobs.event_rules import Progress
 from localai.jobs.job import Job, Windows
 from localai.jobs.operation_rules import Cause, StopRequest, process_key
 from localai.jobs.owner import Owner
-from localai.jobs.ports import OperationMoves
-from localai.jobs.stops import PROOF, StopService
+from localai.jobs.stops import StopService
 
 log = logs.get(__name__)
 
@@ -22,24 +20,22 @@ log = logs.get(__name__)
 class CleanupSteps:
     """`KindSteps` of a process to be stopped by instance.
 
-    The agent's report is the other way: it is answered with the instance for as long as the job is live, and a report
-    without the process ends the job.
+    The agent's report is the other way: it is answered with the instance for as long as the job is live. Only a report
+    without the process ends the job; the answer to a stop does not.
     """
 
     def __init__(
         self,
         owner: Owner,
-        moves: OperationMoves,
         stops: StopService,
-        announcer: Announcer,
         windows: Windows,
         *,
         elsewhere: Callable[[Callable[[], None]], object],
         clock: Callable[[], float] = boottime,
     ) -> None:
         """``elsewhere`` runs what waits for a node on another thread and returns at once."""
-        self._owner, self._moves, self._stops, self._announcer = owner, moves, stops, announcer
-        self._windows, self._elsewhere, self._clock = windows, elsewhere, clock
+        self._owner, self._stops, self._windows = owner, stops, windows
+        self._elsewhere, self._clock = elsewhere, clock
         self._lock = threading.Lock()
         #: When each job's next stop may be sent, and how many were.
         self._next: dict[JobId, tuple[float, int]] = {}
@@ -72,13 +68,7 @@ class CleanupSteps:
             address=args.get("address"),
             process_instance=job.subject,
         )
-        answer = self._stops.ask(job.node_id, request, refused=lambda text: self._say(job, text))
-        if answer is None or answer.outcome not in PROOF:
-            return
-        if self._moves.instance_gone(job.node_id, ProcessInstance(job.subject)):
-            self._announcer.tell((TellRouting(),))
-        self._forget(job)
-        self._owner.finish(job)
+        self._stops.send(job.node_id, request, refused=lambda text: self._say(job, text))
 
     def _say(self, job: Job, text: str) -> None:
         """The worker's own word stands in the row for whoever waits."""

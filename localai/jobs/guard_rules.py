@@ -112,7 +112,7 @@ def stop_pending(job: Job, event: Any, now: datetime) -> bool:
 
 
 def proves_end(job: Job, event: Any, now: datetime) -> bool:
-    """the answer names the operation and comes from its incarnation or a newer one"""
+    """the proof names the operation and comes from its incarnation or a newer one"""
     return bool(job.op_generation == event.op_generation and (job.node_incarnation or 0) <= event.incarnation)
 
 

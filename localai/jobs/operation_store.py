@@ -69,15 +69,9 @@ class PgOperationStore:
         return self._apply(node_id, report)
 
     def confirm_stop(self, job_id: JobId, op_generation: int, incarnation: int, actor: str) -> Job | None:
+        """Confirm one pending stop in a transaction of its own, as a report and a registration do within theirs."""
         with self._unit_of_work() as uow:
             return self._confirm(uow, job_id, op_generation, incarnation, actor)
-
-    def instance_gone(self, node_id: NodeId, instance: ProcessInstance) -> bool:
-        with self._unit_of_work() as uow:
-            gone = uow.execute(SQL["delete_instance"], {"node": node_id, "instance": instance}).first()
-            if gone is not None and gone.state == "loaded":
-                uow.execute(SQL["raise_routing_version"])
-            return gone is not None
 
     def new_incarnation(self, uow: UnitOfWork, node_id: NodeId, incarnation: int) -> Sequence[Moved]:
         """What a registration proves about older lives of the agent; in the registration's own transaction."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from localai.ids import JobId, NodeId, OwnerId, ProcessInstance
+from localai.ids import JobId, NodeId, OwnerId
 from localai.jobs.event_rules import Event, Fail, Progress
 from localai.jobs.job import Job, State
 from localai.jobs.operation_rules import Report
@@ -205,7 +205,3 @@ class OperationMoves(Protocol):
 
     def stages(self, node_id: NodeId, path: str) -> bool:
         """Whether the order of a claimed operation of this node names the file."""
-
-    def confirm_stop(self, job_id: JobId, op_generation: int, incarnation: int, actor: str) -> Job | None: ...
-    def instance_gone(self, node_id: NodeId, instance: ProcessInstance) -> bool:
-        """Delete the replica row of a process that is known to have ended; whether routing changed."""

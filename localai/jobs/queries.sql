@@ -495,12 +495,6 @@ DELETE FROM replicas WHERE id = %(id)s AND state IN ('loaded', 'unloading') RETU
 UPDATE replicas SET state = 'unloading', updated_at = clock_timestamp()
  WHERE id = %(id)s AND state = 'loaded' RETURNING id;
 
--- delete_instance --
--- The same by the name of the process.
-DELETE FROM replicas
- WHERE node_id = %(node)s AND process_instance = %(instance)s AND state IN ('loaded', 'unloading')
-RETURNING id, job_id, state;
-
 -- running_before_incarnation --
 -- Running jobs that an older life of the agent had claimed.
 SELECT id FROM jobs

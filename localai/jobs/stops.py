@@ -1,7 +1,8 @@
-"""How the exact stop of doomed work reaches its node, and what its answer proves.
+"""Exact stops of doomed work, sent to their node over the bus.
 
-Whoever sends a stop has read a committed doomed row; nobody stops remote work for what he believes. So a stop may be
-late, doubled and sent by anyone, and is still right.
+The sender has read a committed doomed row, so a stop may be late, doubled and sent by any process, and is still right.
+The answer is logged and proves nothing: any process with access to the bus can send one. The proof is the next report
+of the agent, which carries the credential of the node, or a registration of a newer incarnation.
 """
 
 from __future__ import annotations
@@ -13,16 +14,10 @@ from localai.bus.ports import NodeLink
 from localai.bus.subjects import MODEL_STOP
 from localai.errors import LocalAIError, NodeQuiet, NodeUnreachable, NoRoute, WorkerRefused
 from localai.ids import NodeId
-from localai.jobs.announce import Announcer
-from localai.jobs.event_rules import ConfirmStop
 from localai.jobs.job import Job, StopState
-from localai.jobs.operation_rules import StopAnswer, StopOutcome, StopRequest, process_key
-from localai.jobs.ports import OperationMoves
+from localai.jobs.operation_rules import StopAnswer, StopRequest, process_key
 
 log = logs.get(__name__)
-
-#: After one of these nothing of what the stop named runs any more.
-PROOF = frozenset({StopOutcome.TERMINATED, StopOutcome.ALREADY_GONE})
 
 
 def exact_stop(job: Job) -> StopRequest | None:
@@ -45,31 +40,22 @@ def exact_stop(job: Job) -> StopRequest | None:
 
 
 class StopService:
-    """Sends stops by the node link. The agent's own report is the second way; a row needs only one of them."""
+    """Sends stops by the node link. The agent reports as soon as it has stopped what a stop names."""
 
-    def __init__(self, link: NodeLink, moves: OperationMoves, announcer: Announcer, *, timeout_s: float) -> None:
+    def __init__(self, link: NodeLink, *, timeout_s: float) -> None:
         """``timeout_s`` covers the grace between TERM and KILL: the answer comes when the group has ended."""
-        self._link, self._moves, self._announcer, self._timeout_s = link, moves, announcer, timeout_s
+        self._link, self._timeout_s = link, timeout_s
 
     def stop_operation(self, job: Job) -> None:
-        """Send the stop of a doomed job once, and confirm it if the answer is proof. Blocks up to the limit."""
+        """Send the stop of a doomed job once. Blocks up to the limit."""
         request = exact_stop(job)
-        if request is None or job.node_id is None:
-            return
-        answer = self.ask(job.node_id, request)
-        if answer is None or answer.outcome not in PROOF:
-            return
-        actor = f"node:{job.node_id}"
-        confirmed = self._moves.confirm_stop(job.id, request.op_generation, answer.incarnation, actor)
-        if confirmed is not None:
-            self._announcer.moved(ConfirmStop, confirmed)
+        if request is not None and job.node_id is not None:
+            self.send(job.node_id, request)
 
-    def ask(
-        self, node_id: NodeId, request: StopRequest, *, refused: Callable[[str], object] = lambda _: None
-    ) -> StopAnswer | None:
-        """The node's answer to one exact stop. None: nothing is proven, and it is sent again.
+    def send(self, node_id: NodeId, request: StopRequest, *, refused: Callable[[str], object] = lambda _: None) -> None:
+        """Send one exact stop and log its answer. Blocks up to the limit.
 
-        ``refused`` gets the worker's own words where it says that it could not stop what was named.
+        ``refused`` gets the text of a worker that could not stop what was named.
         """
         facts = {"node_id": node_id, "job_id": request.job_id, "op_generation": request.op_generation}
         crash_points.reach("owner.stopping")
@@ -80,10 +66,9 @@ class StopService:
             log.info("stop not answered", extra=logs.fields(**facts, reason=type(error).__name__))
             if isinstance(error, WorkerRefused):
                 refused(error.message)
-            return None
+            return
         except (LocalAIError, KeyError, TypeError, ValueError) as error:
             log.warning("stop answered in words we do not know", extra=logs.fields(**facts, reason=error))
-            return None
+            return
         crash_points.reach("owner.stop_answered")
         log.info("stop answered", extra=logs.fields(**facts, outcome=answer.outcome.value))
-        return answer

@@ -31,6 +31,8 @@ from localai.jobs.operation_rules import (
     Report,
     ReportAnswer,
     StagedFile,
+    StopAnswer,
+    StopOutcome,
 )
 from localai.jobs.operation_store import PgOperationStore
 from localai.jobs.operations import OperationService
@@ -245,7 +247,7 @@ class Control:
         self.world = world
         leases = LeaseBook(world.windows.lease_s, clock) if clock else LeaseBook(world.windows.lease_s)
         self.owner = Owner(OwnerId(f"control-{new_id()}"), world.jobs, leases, world.announcer)
-        self.stops = StopService(world.bus, world.operation_rows, world.announcer, timeout_s=5.0)
+        self.stops = StopService(world.bus, timeout_s=5.0)
         self.stepper = JobStepper(
             world.jobs,
             self.owner,
@@ -265,9 +267,7 @@ class Control:
                 NODE_DRAIN: DrainSteps(self.owner, world.drain_rows, world.unload_rows, world.announcer, world.bus),
                 REPLICA_CLEANUP: CleanupSteps(
                     self.owner,
-                    world.operation_rows,
                     self.stops,
-                    world.announcer,
                     world.windows,
                     elsewhere=lambda work: work(),
                 ),
@@ -371,6 +371,17 @@ class Agent:
         for instance in [key for key, process in self.processes.items() if process.job_id == job.id]:
             del self.processes[instance]
         return self.change(job, op_state=OpState.ENDED, error=error)
+
+    def obey(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """End what an exact stop names, report at once as a real agent does, and answer."""
+        key = (payload["job_id"], payload["op_generation"])
+        for instance, process in list(self.processes.items()):
+            if (process.job_id, process.op_generation) == key:
+                del self.processes[instance]
+        if key in self.operations:
+            self.operations[key] = replace(self.operations[key], op_state=OpState.ENDED)
+        self.report()
+        return StopAnswer(outcome=StopOutcome.TERMINATED, incarnation=self.incarnation).to_json()
 
     def forget(self, job: Job) -> None:
         del self.operations[(job.id, job.op_generation or 0)]

@@ -324,7 +324,10 @@ class AgentLife(Process):
             replaced=self._replaced,
         )
         self._stops = StopResponder(
-            self.operations, incarnation=self.registered.incarnation, bound_s=self.pace.stop_bound_s
+            self.operations,
+            incarnation=self.registered.incarnation,
+            bound_s=self.pace.stop_bound_s,
+            report_now=self._news.set,
         )
         self._parts = self._make_parts()
         for loop in (self._report, self._watch, self._beat):

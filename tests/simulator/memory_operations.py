@@ -79,16 +79,6 @@ class MemoryOperations:
             self._tables.record(EVENT_NAMES[ConfirmStop], job, actor, {"incarnation": incarnation})
         return job
 
-    def instance_gone(self, node_id: NodeId, instance: ProcessInstance) -> bool:
-        for replica in list(self._tables.replicas.values()):
-            if (replica.node_id, replica.process_instance) == (node_id, instance):
-                if replica.state not in ("loaded", "unloading"):
-                    return False
-                if self._tables.delete_replica(replica):
-                    self._tables.raise_version()
-                return True
-        return False
-
     def new_incarnation(self, node_id: NodeId, incarnation: int) -> Sequence[Moved]:
         """In the transaction of a registration."""
         moved: list[Moved] = []

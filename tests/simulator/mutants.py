@@ -273,7 +273,7 @@ class _StoppingControl(ControlProcess):
     def _stop_what_it_believes_in(self, job_id: JobId) -> None:
         job = self.world.tables.jobs[job_id]
         if job.node_id is not None and job.op_generation is not None:
-            self.stops.ask(job.node_id, _stop_of(job))
+            self.stops.send(job.node_id, _stop_of(job))
 
 
 class _PanickingSteps(LoadSteps):
@@ -294,7 +294,7 @@ class _PanickingControl(ControlProcess):
     def __init__(self, world: Any, number: int, **clock: float) -> None:
         super().__init__(world, number, **clock)
         owner: Any = self.owner
-        owner.panic = lambda job: self.stops.ask(job.node_id, _stop_of(job))
+        owner.panic = lambda job: self.stops.send(job.node_id, _stop_of(job))
 
 
 def _stop_of(job: Job) -> StopRequest:
@@ -350,6 +350,19 @@ class _LateOperations(VirtualOperations):
 
 class _LateAgent(AgentLife):
     operations_class = _LateOperations
+
+
+class _UnlistedOperations(VirtualOperations):
+    """Has no entry for an operation before its claim is granted, as far as a report shows."""
+
+    def snapshot(self) -> Any:
+        operations, processes = super().snapshot()
+        claiming = {key for key, operation in self._operations.items() if operation.stage is Stage.CLAIMING}
+        return tuple(op for op in operations if (op.job_id, op.op_generation) not in claiming), processes
+
+
+class _UnlistedAgent(AgentLife):
+    operations_class = _UnlistedOperations
 
 
 class _UngatedMachine(Machine):
@@ -655,6 +668,7 @@ MUTANTS: tuple[Mutant, ...] = (
         name="no table entry before the claim",
         protects="C2",
         seen_by=(ended_is_a_fact,),
+        parts=Parts(agent=_UnlistedAgent),
         patches=(_agent_rule("stop_plan", _unburied), _agent_rule("doomed", _claiming_is_not_doomed)),
         profile=without(
             CANCELS,

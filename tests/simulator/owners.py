@@ -202,7 +202,7 @@ class ControlProcess(Process):
         link: Any = Link(world, self)
         pool: Any = Pool(self)
         self.later = Later(pool)
-        self.stops = StopService(link, operations, self.announcer, timeout_s=17.0)
+        self.stops = StopService(link, timeout_s=17.0)
         self.stepper = JobStepper(
             jobs, self.owner, self._steps(jobs, operations, loads), stop=self.later.stop(self.stops.stop_operation)
         )
@@ -266,9 +266,7 @@ class ControlProcess(Process):
             MODEL_INSTALL: InstallSteps(self.owner, jobs, Installs(world), self.announcer, pool=pool, clock=self.clock),
             REPLICA_CLEANUP: CleanupSteps(
                 self.owner,
-                operations,
                 self.stops,
-                self.announcer,
                 world.windows,
                 elsewhere=self.later.run,
                 clock=self.clock,

@@ -460,7 +460,7 @@ class History:
         self.twins.each(report)
 
     def stopped(self) -> None:
-        """The answer to an exact stop."""
+        """The proof of an exact stop."""
         name = self._name_of_job(MODEL_LOAD)
         if name is None:
             return
@@ -482,8 +482,7 @@ class History:
         if not self.instances[node]:
             return
         name = self.draw.choice(sorted(self.instances[node]))
-        instance, ids = self.instances[node].pop(name), self.twins.nodes[node]
-        self.twins.each(lambda stores, n: stores.operations.instance_gone(ids[n], instance))
+        del self.instances[node][name]  # the next report of the node says so
 
     # What an agent would say
 

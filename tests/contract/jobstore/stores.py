@@ -15,7 +15,7 @@ from localai.jobs.cancel_store import PgCancelStore
 from localai.jobs.cancels import CancelMoves
 from localai.jobs.job import Job, Windows
 from localai.jobs.operation_store import PgOperationStore
-from localai.jobs.ports import EventRow, JobIntake, JobReads, OperationMoves, OwnerMoves, SweepMoves
+from localai.jobs.ports import EventRow, JobIntake, JobReads, OwnerMoves, SweepMoves
 from localai.jobs.quarantine_rules import Streak
 from localai.jobs.store import PgJobStore
 from localai.jobs.sweep_store import PgSweepStore
@@ -59,7 +59,7 @@ class Stores:
     cancels: CancelMoves
     loads: Loads
     sweeps: SweepMoves
-    operations: OperationMoves
+    operations: PgOperationStore | MemoryOperations
     nodes: Any
     replicas: Any
     #: How far the clock of the rows stands before the machine's.

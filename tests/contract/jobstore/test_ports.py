@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from localai.errors import NotTheNextLife
-from localai.ids import JobId, NodeId, OwnerId, ProcessInstance, new_id
+from localai.ids import JobId, NodeId, OwnerId, new_id
 from localai.jobs.event_rules import Fail
 from localai.jobs.job import Job, State, StopState
 from localai.jobs.kinds import MODEL_INSTALL, MODEL_LOAD, MODEL_UNLOAD, REPLICA_CLEANUP
@@ -600,4 +600,3 @@ def test_what_does_not_exist_moves_nothing(stores: Stores) -> None:
     assert not stores.operations.claim(node, 1, job_id, 1, None).granted
     assert not stores.operations.report(node, _report(1, 1)).node_known
     assert stores.operations.confirm_stop(job_id, 1, 1, "node:x") is None
-    assert not stores.operations.instance_gone(node, ProcessInstance(new_id()))

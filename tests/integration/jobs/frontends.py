@@ -9,7 +9,6 @@ from localai.ids import FrontendId
 from localai.inference.ports import Endpoint
 from localai.jobs.job import Job
 from localai.jobs.kinds import REPLICA_CLEANUP
-from localai.jobs.operation_rules import StopAnswer, StopOutcome
 from localai.jobs.ports import JobFilter
 from localai.routing.feed import Intervals, Process, RoutingFeed, Signals
 from localai.routing.picks import Pick
@@ -95,11 +94,10 @@ def cleanups(world: World, instance: str) -> list[Job]:
 def stopped_by(world: World, agent: Agent) -> list[object]:
     """The instances the node was asked to stop; it ends each."""
     asked: list[object] = []
-    answer = StopAnswer(outcome=StopOutcome.TERMINATED, incarnation=agent.incarnation)
 
-    def stop(payload: object) -> dict[str, object]:
-        asked.append(payload["process_instance"])  # type: ignore[index]
-        return answer.to_json()
+    def stop(payload: dict[str, object]) -> dict[str, object]:
+        asked.append(payload["process_instance"])
+        return agent.obey(payload)
 
     world.bus.serve(agent.id, "model.stop", stop)
     return asked

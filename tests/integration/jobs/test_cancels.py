@@ -59,7 +59,7 @@ def answering(world: World, agent: Agent, control: Control, monkeypatch: pytest.
 
     def stop(payload: Any) -> dict[str, object]:
         stopped.append(payload["job_id"])
-        return StopAnswer(outcome=StopOutcome.TERMINATED, incarnation=agent.incarnation).to_json()
+        return agent.obey(payload)
 
     world.bus.serve(agent.id, "model.stop", stop)
     monkeypatch.setattr(world.wakeups, "wake_control", control.stepper.step)
@@ -80,6 +80,31 @@ def test_sc_08_a_live_worker_confirms_and_the_answer_is_200_stopped(
     assert world.replica(model) is None, "its row goes with the confirmation"
     assert cancel(web, model, load.id).get_json()["state"] == "stopped", "a repeat is answered the same"
     assert answering == [load.id], "and asks nobody again"
+
+
+@pytest.mark.parametrize("outcome", list(StopOutcome))
+def test_a_forged_stop_answer_of_the_bus_frees_nothing(
+    world: World, agent: Agent, web: WebBench, outcome: StopOutcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process with access to the bus answers in place of the node, whose process goes on."""
+    model, control = f"forged-{outcome.value}", Control(world)
+    load = claimed_load(world, control, agent, model)
+    agent.become_ready(load)
+    asked: list[Any] = []
+
+    def forge(payload: Any) -> dict[str, object]:
+        asked.append(payload)
+        return StopAnswer(outcome=outcome, incarnation=agent.incarnation + 1).to_json()
+
+    world.bus.serve(agent.id, "model.stop", forge)
+    monkeypatch.setattr(world.wakeups, "wake_control", control.stepper.step)
+    answer = cancel(web, model, load.id)
+    assert (answer.status_code, answer.get_json()["state"], len(asked)) == (202, "stopping", 1)
+    assert world.job(load.id).stop_state == StopState.PENDING
+    assert world.replica(model) is not None, "its memory and its slot stay taken"
+    agent.end(load)
+    assert world.job(load.id).stop_state == StopState.CONFIRMED
+    assert world.replica(model) is None, "the report of the agent is the proof"
 
 
 def test_sc_08_a_silent_worker_is_202_and_a_repeat_sends_the_stop_again_and_extends_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,21 +41,32 @@ def _orphan(world: World, control: Control, agent: Agent, model: str) -> tuple[s
     return instance, _cleanup(world, instance)
 
 
-@pytest.mark.parametrize("outcome", [StopOutcome.TERMINATED, StopOutcome.ALREADY_GONE])
-def test_an_orphan_is_stopped_by_instance(world: World, agent: Agent, outcome: StopOutcome) -> None:
+def _obeys(world: World, agent: Agent) -> list[Any]:
+    """The requests to the node, which ends what they name."""
+    asked: list[Any] = []
+
+    def stop(payload: Any) -> dict[str, object]:
+        asked.append(payload)
+        return agent.obey(payload)
+
+    world.bus.serve(agent.id, "model.stop", stop)
+    return asked
+
+
+def test_an_orphan_is_stopped_by_instance(world: World, agent: Agent) -> None:
     control = Control(world)
-    instance, job_id = _orphan(world, control, agent, f"orphan-{outcome.value}")
-    asked = _answers(world, agent, outcome)
+    instance, job_id = _orphan(world, control, agent, "orphan")
+    asked = _obeys(world, agent)
     assert control.step(job_id).state == State.SUCCEEDED
     assert [request["process_instance"] for request in asked] == [instance]
 
 
-@pytest.mark.parametrize("outcome", [StopOutcome.NOT_MINE, StopOutcome.FINISHED])
-def test_an_answer_that_is_no_proof_leaves_the_job_to_the_next_report(
+@pytest.mark.parametrize("outcome", list(StopOutcome))
+def test_a_forged_answer_of_the_bus_leaves_the_cleanup_to_the_next_report(
     world: World, agent: Agent, outcome: StopOutcome
 ) -> None:
     control = Control(world)
-    instance, job_id = _orphan(world, control, agent, f"no-proof-{outcome.value}")
+    instance, job_id = _orphan(world, control, agent, f"forged-{outcome.value}")
     asked = _answers(world, agent, outcome)
     assert control.step(job_id).state == State.RUNNING
     control.step(job_id)
@@ -80,7 +92,7 @@ def test_a_cleanup_whose_owner_is_lost_is_taken_by_another_as_often_as_it_takes(
         world.lapse(job_id)
         Control(world).sweep.run_once()
     assert world.job(job_id).state in (State.QUEUED, State.RUNNING)
-    _answers(world, agent, StopOutcome.TERMINATED)
+    _obeys(world, agent)
     assert Control(world).step(job_id).state == State.SUCCEEDED
 
 
@@ -111,7 +123,7 @@ def test_a_replica_row_of_a_cleaned_process_goes_with_it(world: World, agent: Ag
     world.cleaning.run()
     replica = world.replica("row-goes")
     assert replica is not None and replica["state"] == "unloading"
-    _answers(world, agent, StopOutcome.TERMINATED)
+    _obeys(world, agent)
     control.step(_cleanup(world, replica["process_instance"]))
     assert world.replica("row-goes") is None
     world.cleaning.run()

@@ -10,7 +10,6 @@ import pytest
 from localai.errors import NodeRemoved, WorkerRefused
 from localai.jobs.job import State, StopState
 from localai.jobs.kinds import NODE_DRAIN, REPLICA_CLEANUP
-from localai.jobs.operation_rules import StopAnswer, StopOutcome
 from localai.jobs.ports import JobFilter
 from localai.nodes.rules import Figures
 from tests.fakes.web import WebBench
@@ -34,13 +33,13 @@ def status(world: World, agent: Agent) -> str:
     return world.nodes.require(agent.id).status
 
 
-def stops(world: World, agent: Agent, outcome: StopOutcome = StopOutcome.TERMINATED) -> list[Any]:
+def stops(world: World, agent: Agent) -> list[Any]:
     """What the node is asked to stop; it says what became of it."""
     asked: list[Any] = []
 
     def stop(payload: Any) -> dict[str, object]:
         asked.append(payload)
-        return StopAnswer(outcome=outcome, incarnation=agent.incarnation).to_json()
+        return agent.obey(payload)
 
     world.bus.serve(agent.id, "model.stop", stop)
     return asked

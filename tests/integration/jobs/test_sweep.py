@@ -10,7 +10,7 @@ from localai.errors import Replaced, StorageUnavailable
 from localai.ids import JobId
 from localai.jobs.job import State, StopState
 from localai.jobs.kinds import MODEL_INSTALL
-from localai.jobs.operation_rules import Answer, OperationError, OpState, StopAnswer, StopOutcome
+from localai.jobs.operation_rules import Answer, OperationError, OpState
 from localai.jobs.ports import NewJob
 from localai.loads.budget_rules import Budgets
 from tests.integration.world import Agent, Control, World, in_thread, placed_load
@@ -273,7 +273,7 @@ def test_pending_stops_are_sent_with_back_off_until_they_are_proven(world: World
 
     def stop(payload: object) -> dict[str, object]:
         asked.append(payload)  # type: ignore[arg-type]
-        return StopAnswer(outcome=StopOutcome.TERMINATED, incarnation=agent.incarnation).to_json()
+        return agent.obey(payload)  # type: ignore[arg-type]
 
     world.bus.serve(agent.id, "model.stop", stop)
     _overdue(world, job.id, "stop_next_at")

@@ -90,7 +90,7 @@ def test_sc_04_a_stop_that_has_not_ended_the_group_is_an_error_and_may_be_asked_
     wanted = order(model_options=faults("ignore_sigterm:true"))
     completed(rig, wanted)
     node, ready = rig.frontend.node_id, rig.frontend.reports[-1].processes[0]
-    impatient = type(rig.agent.stops)(rig.agent.operations, incarnation=1, bound_s=0.2)
+    impatient = type(rig.agent.stops)(rig.agent.operations, incarnation=1, bound_s=0.2, report_now=lambda: None)
     bus.serve_stops(link, node, impatient)
     request = stop_of(wanted, process_instance=ready.process_instance)
     try:
