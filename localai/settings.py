@@ -234,11 +234,27 @@ class Settings:
         "run worker",
         secret=True,
     )
+    worker_nats_url: str = _setting(
+        "LOCALAI_WORKER_NATS_URL",
+        "text",
+        "",
+        "NATS URL with the rights of a worker, used by `worker` in place of LOCALAI_NATS_URL; `up` fills it in.",
+        "worker",
+        secret=True,
+    )
+    worker_broker_url: str = _setting(
+        "LOCALAI_WORKER_BROKER_URL",
+        "text",
+        "",
+        "Queue URL with the rights of a worker, used by `worker` in place of LOCALAI_BROKER_URL; `up` fills it in.",
+        "worker",
+        secret=True,
+    )
     server_user: str = _setting(
         "LOCALAI_SERVER_USER",
         "text",
-        "nobody",
-        "Account the embedded servers run as when root starts `localai up`; no meaning for other users.",
+        "localai",
+        "Account the embedded servers run as when root starts `localai up`; `localai` is created if it is missing.",
         "up",
     )
     instance_id: str = _setting(

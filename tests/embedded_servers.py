@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import psycopg2
 from psycopg2 import sql
 
-from localai.embedded import env_file, exec_step
+from localai.embedded import credentials, env_file, exec_step
+from localai.embedded.credentials import DATABASE_OWNER, OWNER, Credentials
 from localai.ids import new_id
 from tests.loopback import LIMIT_S, eventually
 
@@ -49,24 +50,28 @@ def open_folder() -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """URLs of running servers."""
+    """URLs of running servers: those of frontends, of workers, and of the owners, which no process of ours gets."""
 
     database_url: str
     nats_url: str
     broker_url: str
+    worker_nats_url: str
+    worker_broker_url: str
+    owner_database_url: str
+    owner_broker_url: str
 
     @contextmanager
     def new_database(self) -> Iterator[str]:
         """The URL of an empty database that is dropped afterwards."""
         name = f"test_{new_id().replace('-', '')}"
-        self._run(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        self._run(sql.SQL("CREATE DATABASE {} OWNER localai").format(sql.Identifier(name)))
         try:
             yield urlsplit(self.database_url)._replace(path=f"/{name}").geturl()
         finally:
             self._run(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def _run(self, statement: sql.Composed) -> None:
-        connection = psycopg2.connect(self.database_url)
+        connection = psycopg2.connect(self.owner_database_url)
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:
@@ -90,11 +95,23 @@ def started_servers() -> Iterator[Servers]:
             )
         try:
             eventually(lambda: _written(process, state / "env", log), "the servers' URLs", LIMIT_S)
-            values = env_file.read(state / "env")
-            yield Servers(values["LOCALAI_AUTH_DATABASE_URL"], values["LOCALAI_NATS_URL"], values["LOCALAI_BROKER_URL"])
+            yield _servers(env_file.read(state / "env"), credentials.load_or_draw(state / "secrets.json"))
         finally:
             process.terminate()
             process.wait(LIMIT_S)
+
+
+def _servers(values: Mapping[str, str], kept: Credentials) -> Servers:
+    owner = f"{DATABASE_OWNER}:{kept.postgres_owner_password}@127.0.0.1:{kept.postgres_port}"
+    return Servers(
+        database_url=values["LOCALAI_AUTH_DATABASE_URL"],
+        nats_url=values["LOCALAI_NATS_URL"],
+        broker_url=values["LOCALAI_BROKER_URL"],
+        worker_nats_url=values["LOCALAI_WORKER_NATS_URL"],
+        worker_broker_url=values["LOCALAI_WORKER_BROKER_URL"],
+        owner_database_url=f"postgresql://{owner}/postgres",
+        owner_broker_url=f"redis://{OWNER}:{kept.valkey_owner_password}@127.0.0.1:{kept.valkey_port}/0",
+    )
 
 
 def _written(process: subprocess.Popen[bytes], path: Path, log: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from localai.clock import boottime
-from localai.embedded import binaries
+from localai.embedded import binaries, valkey
 
 #: Two cores may be shared with everything else on the machine.
 LIMIT_S = 60.0
@@ -101,13 +101,18 @@ class NatsServer(LoopbackServer):
 
 
 class ValkeyServer(LoopbackServer):
-    """Valkey without persistence, with a password."""
+    """Valkey without persistence, with a password, and a user with the rights that `localai up` gives a frontend."""
 
     @property
     def url(self) -> str:
         return f"redis://:letmein@127.0.0.1:{self.port}/0"
 
+    @property
+    def frontend_url(self) -> str:
+        return f"redis://frontend:letmein@127.0.0.1:{self.port}/0"
+
     def command(self) -> Sequence[str]:
         options = {"bind": "127.0.0.1", "port": str(self.port), "requirepass": "letmein", "save": "", "dir": "."}
         flags = [part for name, value in options.items() for part in (f"--{name}", value)]
-        return [str(binaries.valkey().path), *flags]
+        user = ["--user", "frontend", "reset", "on", ">letmein", *valkey.frontend_rights().split()]
+        return [str(binaries.valkey().path), *flags, *user]

@@ -73,6 +73,10 @@ def agent_settings(settings: Settings, folder: StateFolder, worker_port: int) ->
     return replace(
         settings,
         database_url="",
+        nats_url=settings.worker_nats_url,
+        broker_url=settings.worker_broker_url,
+        worker_nats_url="",
+        worker_broker_url="",
         api_key=(),
         approve_node="",
         approve_node_hash="",

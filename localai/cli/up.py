@@ -47,7 +47,7 @@ def command(settings: Settings, servers_only: bool) -> None:
     `localai run` there, `localai worker` on each machine.
     """
     keys.check(settings)
-    account = server_account(settings.server_user)
+    account = server_account(settings.server_user, say)
     state_dir = settings.state_dir or default_state_dir()
     if not state_dir.exists():  # a refused first start leaves no folder behind
         settings = _with_port(settings, servers_only)
@@ -97,6 +97,8 @@ def _filled_in(settings: Settings, folder: StateFolder, kept: Credentials) -> Se
         database_url=kept.database_url,
         nats_url=kept.nats_url,
         broker_url=kept.broker_url,
+        worker_nats_url=kept.worker_nats_url,
+        worker_broker_url=kept.worker_broker_url,
         registration_token=settings.registration_token or kept.registration_token,
         api_key=settings.api_key or (admin_key(folder, ""),),
         node_name=node,
@@ -110,6 +112,8 @@ def _environment(settings: Settings, servers_only: bool) -> dict[str, str]:
         "LOCALAI_AUTH_DATABASE_URL": settings.database_url,
         "LOCALAI_NATS_URL": settings.nats_url,
         "LOCALAI_BROKER_URL": settings.broker_url,
+        "LOCALAI_WORKER_NATS_URL": settings.worker_nats_url,
+        "LOCALAI_WORKER_BROKER_URL": settings.worker_broker_url,
         "LOCALAI_REGISTRATION_TOKEN": settings.registration_token,
     }
     return values if servers_only else {**values, "LOCALAI_URL": processes.local_url(settings)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 
 import click
@@ -31,7 +32,7 @@ def command(settings: Settings) -> None:
     The servers that `localai up` starts listen on 127.0.0.1 only: a worker on another machine needs a frontend started
     with `localai run` and servers that both can reach.
     """
-    settings = _beside_up(settings)
+    settings = _with_own_urls(_beside_up(settings))
     _require(settings)
     _warn(settings)
     arguments = [sys.executable, "-m", "worker_agent.main"]
@@ -51,9 +52,24 @@ def _beside_up(settings: Settings) -> Settings:
     return replace(
         settings,
         register_to=settings.register_to or ((url,) if url else ()),
-        broker_url=settings.broker_url or known.get("LOCALAI_BROKER_URL", ""),
-        nats_url=settings.nats_url or known.get("LOCALAI_NATS_URL", ""),
+        broker_url=settings.broker_url or _either(known, "LOCALAI_WORKER_BROKER_URL", "LOCALAI_BROKER_URL"),
+        nats_url=settings.nats_url or _either(known, "LOCALAI_WORKER_NATS_URL", "LOCALAI_NATS_URL"),
         registration_token=settings.registration_token or known.get("LOCALAI_REGISTRATION_TOKEN", ""),
+    )
+
+
+def _either(known: Mapping[str, str], first: str, second: str) -> str:
+    return known.get(first) or known.get(second, "")
+
+
+def _with_own_urls(settings: Settings) -> Settings:
+    """The URLs with the rights of a worker where there are any. The agent does not get those of frontends."""
+    return replace(
+        settings,
+        nats_url=settings.worker_nats_url or settings.nats_url,
+        broker_url=settings.worker_broker_url or settings.broker_url,
+        worker_nats_url="",
+        worker_broker_url="",
     )
 
 

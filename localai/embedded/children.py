@@ -10,6 +10,7 @@ from pathlib import Path
 from localai.embedded.account import Account
 
 #: Whether the child is ready now. Called again and again from the main thread, so it must answer within about a second.
+#: Raises StartRefused if it never will be.
 Probe = Callable[[], bool]
 
 

@@ -1,4 +1,4 @@
-"""How is the embedded PostgreSQL made and started?"""
+"""The embedded PostgreSQL: its cluster, made once, and its process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from localai.embedded import exec_step, pid_file_rules, probes
+from localai.embedded import database_roles, exec_step, pid_file_rules
 from localai.embedded.account import Account, give
 from localai.embedded.children import Child
-from localai.embedded.credentials import DATABASE, Credentials
+from localai.embedded.credentials import DATABASE_OWNER, Credentials
 from localai.embedded.pid_file_rules import Holder, PidFile
 from localai.embedded.process import last_lines, open_log
 from localai.embedded.state_folder import StateFolder, server_folder
@@ -44,9 +44,7 @@ def prepare(
         cwd=data,
         log=folder.log(NAME),
         account=account,
-        ready=partial(
-            probes.postgres_answers, credentials.postgres_port, DATABASE, credentials.postgres_password, DATABASE
-        ),
+        ready=partial(database_roles.settled, credentials, say),
         ready_limit_s=READY_LIMIT_S,
         before_start=partial(clear_pid_file, data),
         # Fast shutdown. SIGTERM would wait for every pooled connection to end by itself.
@@ -81,10 +79,10 @@ def _initdb(folder: StateFolder, program: Path, credentials: Credentials, accoun
     server_folder(fresh, account)
     log = folder.log(NAME)
     with tempfile.NamedTemporaryFile("w", dir=folder.path, prefix=".pwfile.") as password:
-        password.write(credentials.postgres_password + "\n")
+        password.write(credentials.postgres_owner_password + "\n")
         password.flush()
         give(Path(password.name), account)
-        argv = [str(program), "-D", str(fresh), "--username", DATABASE, "--pwfile", password.name]
+        argv = [str(program), "-D", str(fresh), "--username", DATABASE_OWNER, "--pwfile", password.name]
         argv += ["--auth", "scram-sha-256", "--locale", "C", "--encoding", "UTF8"]
         code = _run(exec_step.command(argv, death_signal=signal.SIGKILL, account=account), fresh, log)
     if code != 0:

@@ -1,6 +1,6 @@
-"""Does an embedded server answer, and is it ours?
+"""Probes of embedded servers: whether one answers and is ours.
 
-Each probe shows the server's secret: whoever else listens on the port is not taken for it.
+Each probe logs in with a secret, so that another program on the port is not taken for the server.
 """
 
 from __future__ import annotations
@@ -19,43 +19,16 @@ def accepts(port: int) -> bool:
         return False
 
 
-def nats_answers(port: int, token: str) -> bool:
-    """Whether a NATS server accepts the token."""
-    hello = b'CONNECT {"verbose":false,"pedantic":false,"auth_token":"%s"}\r\nPING\r\n' % token.encode()
+def nats_answers(port: int, user: str, password: str) -> bool:
+    """Whether a NATS server accepts the user."""
+    login = b'{"verbose":false,"pedantic":false,"user":"%s","pass":"%s"}' % (user.encode(), password.encode())
+    hello = b"CONNECT %s\r\nPING\r\n" % login
     return _dialogue(port, hello, b"PONG\r\n")
 
 
-def valkey_answers(port: int, password: str) -> bool:
-    """Whether a Valkey server accepts the password and has read its data."""
-    return _dialogue(port, b"AUTH %s\r\nPING\r\n" % password.encode(), b"+PONG\r\n")
-
-
-def postgres_answers(port: int, user: str, password: str, database: str) -> bool:
-    """Whether PostgreSQL accepts the login; makes ``database`` the first time."""
-    if not accepts(port):
-        return False
-    import psycopg2  # slow to import, and only this probe needs it
-    from psycopg2 import errors, sql
-
-    try:
-        connection = psycopg2.connect(
-            host="127.0.0.1", port=port, user=user, password=password, dbname="postgres", connect_timeout=2
-        )
-    except psycopg2.OperationalError:
-        return False
-    try:
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (database,))
-            if cursor.fetchone() is None:
-                cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
-    except errors.DuplicateDatabase:
-        pass
-    except psycopg2.OperationalError:
-        return False
-    finally:
-        connection.close()
-    return True
+def valkey_answers(port: int, user: str, password: str) -> bool:
+    """Whether a Valkey server accepts the user and has read its data."""
+    return _dialogue(port, b"AUTH %s %s\r\nPING\r\n" % (user.encode(), password.encode()), b"+PONG\r\n")
 
 
 def _dialogue(port: int, words: bytes, wanted: bytes) -> bool:

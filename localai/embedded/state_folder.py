@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from localai.embedded.account import Account, allows, blocked_at, give
+from localai.embedded.account import Account, allows, blocked_at, may_take_over, take_over
 from localai.embedded.private_files import create_private, replace_private
 from localai.errors import StartRefused
 from localai.settings import KEY_ACCEPTED, KEY_LEAST_LENGTH, KEY_RECIPE, usable_as_key
@@ -112,12 +112,18 @@ def _let_through(path: Path, account: Account) -> None:
 
 
 def server_folder(path: Path, account: Account | None) -> Path:
-    """The data folder of a server: 0700, of the account that runs it. Raises StartRefused."""
+    """The data folder of a server: 0700, of the account that runs it. Raises StartRefused.
+
+    A folder that ``nobody`` had, or a number without an account, is taken over with all in it.
+    """
     owner = account.uid if account else os.geteuid()
     try:
         path.mkdir(mode=0o700, exist_ok=True)
-        if account is not None and path.stat().st_uid == os.geteuid():
-            give(path, account)
+        found = path.stat().st_uid
+        if account is not None and found != owner and (found == os.geteuid() or may_take_over(found)):
+            take_over(path.resolve(), account)
+        if path.stat().st_uid == owner:
+            path.chmod(0o700)
     except OSError as error:
         raise StartRefused(f"{path} cannot be used: {error.strerror}") from None
     found = path.stat().st_uid

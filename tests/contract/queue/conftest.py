@@ -85,4 +85,4 @@ def _maker(request: pytest.FixtureRequest) -> Callable[[], Broker]:
     valkey: ValkeyServer = request.getfixturevalue("valkey_server")
     with make_client(valkey.url) as client:
         client.flushall()
-    return lambda: make_broker(valkey.url)
+    return lambda: make_broker(valkey.frontend_url)

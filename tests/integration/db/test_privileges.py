@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import psycopg2
 import pytest
 
 from localai.db.queries import load_queries
+from tests.embedded_servers import Servers
 
 pytestmark = pytest.mark.integration
 
@@ -15,9 +17,11 @@ ROLES = ("stats_plain", "stats_reader")
 
 
 @pytest.fixture
-def connections(empty_database_url: str) -> Iterator[tuple[psycopg2.extensions.connection, int]]:
+def connections(servers: Servers, empty_database_url: str) -> Iterator[tuple[psycopg2.extensions.connection, int]]:
     """A connection that may take another role, and the pid of a session of the owner that holds a snapshot."""
-    mine, holder = psycopg2.connect(empty_database_url), psycopg2.connect(empty_database_url)
+    name = urlsplit(empty_database_url).path
+    mine = psycopg2.connect(urlsplit(servers.owner_database_url)._replace(path=name).geturl())
+    holder = psycopg2.connect(empty_database_url)
     mine.autocommit = True
     try:
         with mine.cursor() as cursor:

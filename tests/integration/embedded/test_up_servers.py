@@ -21,7 +21,7 @@ import psutil
 import psycopg2
 import pytest
 
-from localai.embedded import env_file, exec_step
+from localai.embedded import binaries, env_file, exec_step
 from localai.embedded.account import Account
 from tests.embedded_servers import clean_environment, localai_command, open_folder
 from tests.loopback import LIMIT_S, eventually, free_port
@@ -322,14 +322,78 @@ def test_a_lost_secrets_file_is_named_and_nothing_is_overwritten(machine: Machin
     assert not (machine.state / "secrets.json").exists()
 
 
+def earlier_version(machine: Machine) -> None:
+    """A state folder as before servers had an account and users of their own: one superuser, one secret for all."""
+    machine.state.mkdir(mode=0o711)
+    secrets = {f"{name}_port": free_port() for name in ("postgres", "nats", "valkey", "worker")}
+    names = ("postgres_password", "nats_token", "valkey_password", "registration_token")
+    secrets |= {name: f"{name}-of-an-earlier-version" for name in names}
+    (machine.state / "secrets.json").write_text(json.dumps(secrets))
+    data, port = machine.state / "postgres", secrets["postgres_port"]
+    (machine.state / "password").write_text(str(secrets["postgres_password"]))
+    data.mkdir()
+    for path in (data, machine.state / "password"):
+        os.chown(path, 65534, 65534)
+    program, nobody = binaries.postgres().path, Account("nobody", 65534, 65534)
+    argv = [str(program.with_name("initdb")), "-D", str(data), "--username", "localai", "--auth", "scram-sha-256"]
+    run = [*argv, "--pwfile", str(machine.state / "password"), "--no-sync"]
+    assert subprocess.run(exec_step.command(run, death_signal=signal.SIGKILL, account=nobody)).returncode == 0
+    options = ["-c", "unix_socket_directories=", "-c", f"port={port}", "-c", "listen_addresses=127.0.0.1"]
+    server = subprocess.Popen(
+        exec_step.command([str(program), "-D", str(data), *options], death_signal=signal.SIGINT, account=nobody)
+    )
+    try:
+        url = f"postgresql://localai:{secrets['postgres_password']}@127.0.0.1:{port}/"
+        eventually(lambda: _run(url + "postgres", "SELECT 1"), "the earlier server")
+        _run(url + "postgres", "CREATE DATABASE localai")
+        for statement in (
+            "CREATE TABLE kept (id serial PRIMARY KEY, text text); INSERT INTO kept (text) VALUES ('old')",
+            "CREATE TYPE mood AS ENUM ('good'); CREATE VIEW seen AS SELECT text FROM kept",
+            "CREATE FUNCTION moods(text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
+            "CREATE SCHEMA extra CREATE TABLE inner_table (id int)",
+            "CREATE EXTENSION vector",
+        ):
+            _run(url + "localai", statement)
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(LIMIT_S)
+
+
+def _run(url: str, statement: str) -> bool:
+    try:
+        connection = psycopg2.connect(url)
+    except psycopg2.OperationalError:
+        return False
+    connection.autocommit = True
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute(statement)
+    return True
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's servers run as another account")
 class TestAsRoot:
     def test_servers_run_as_an_account_without_rights(self, machine: Machine) -> None:
         supervisor = machine.up()
         for child in below(supervisor):
-            assert child.uids().real == child.uids().effective == 65534, child
+            assert child.uids().real == child.uids().effective == pwd.getpwnam("localai").pw_uid, child
             status = Path(f"/proc/{child.pid}/status").read_text()
             assert "Groups:\t \n" in status or "Groups:\t\n" in status, "no group of root's is kept"
+
+    def test_a_folder_of_an_earlier_version_keeps_its_data_and_gets_another_account_and_roles(
+        self, machine: Machine
+    ) -> None:
+        earlier_version(machine)
+        supervisor = machine.up()
+        own = pwd.getpwnam("localai").pw_uid
+        assert {child.uids().real for child in below(supervisor)} == {own}
+        assert {path.lstat().st_uid for path in (machine.state / "postgres").rglob("*")} == {own}
+        rows = machine.run_sql("SELECT rolname, rolsuper FROM pg_roles WHERE rolname LIKE 'localai%' ORDER BY 1")
+        assert rows == [("localai", False), ("localai_owner", True)]
+        assert machine.run_sql("INSERT INTO kept (text) VALUES ('new') RETURNING id, moods('x')") == [(2, "x")]
+        machine.run_sql("ALTER TABLE kept ADD COLUMN more mood")
+        machine.run_sql("DROP FUNCTION moods(text); DROP TABLE kept CASCADE; DROP TYPE mood; DROP SCHEMA extra CASCADE")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            machine.run_sql("COPY (SELECT 1) TO PROGRAM 'id'")
 
     def test_another_account_can_be_named_and_is_not_changed_silently(self, machine: Machine) -> None:
         named = ["--servers-only", "--state-dir", str(machine.state), "--server-user", "daemon"]
@@ -355,7 +419,7 @@ class TestAsRoot:
         )
         assert refused.returncode == 1
         (line,) = refused.stderr.splitlines()
-        assert str(closed) in line and "nobody" in line and "--state-dir" in line
+        assert str(closed) in line and "localai" in line and "--state-dir" in line
         assert closed.stat().st_mode & 0o777 == 0o700, "a parent's mode is not ours to change"
 
     def test_binaries_out_of_reach_are_copied_once(self, machine: Machine) -> None:

@@ -31,14 +31,24 @@ def test_a_child_gets_exactly_our_settings_and_the_rest_of_the_environment() -> 
 
 
 def test_the_agent_of_up_gets_no_credential_of_the_database_and_no_admin_key() -> None:
-    given = settings(models_path=Path("/frontend/models"), registration_token="t", broker_url="redis://b", port=9000)
+    given = settings(
+        models_path=Path("/frontend/models"),
+        registration_token="t",
+        broker_url="redis://frontend:p@b",
+        nats_url="nats://frontend:p@b",
+        worker_broker_url="redis://worker:p@b",
+        worker_nats_url="nats://worker:p@b",
+        port=9000,
+    )
     found = processes.agent_settings(given, FOLDER, 20000)
     assert (found.database_url, found.api_key, found.approve_node) == ("", (), "")
     assert found.models_path is None, "that name means the frontend's folder"
     assert found.data_path == Path("/state/worker")
     assert found.serve_addr == "127.0.0.1:20000"
     assert found.register_to == ("http://127.0.0.1:9000",)
-    assert (found.registration_token, found.broker_url) == ("t", "redis://b")
+    assert found.registration_token == "t"
+    assert (found.broker_url, found.nats_url) == ("redis://worker:p@b", "nats://worker:p@b")
+    assert "frontend:p" not in " ".join(found.environ().values()), "nothing with the rights of a frontend"
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def test_drawn_ports_differ_and_lie_below_those_of_outgoing_connections(drawn: C
 
 
 def test_secrets_are_long_different_and_need_no_quoting(drawn: Credentials) -> None:
-    secrets = [drawn.postgres_password, drawn.nats_token, drawn.valkey_password, drawn.registration_token]
-    assert len(set(secrets)) == 4
+    secrets = [value for value in _values(drawn).values() if isinstance(value, str)]
+    assert len(set(secrets)) == 8
     for secret in secrets:
         assert len(secret) >= 32 and secret.replace("-", "").replace("_", "").isalnum()
 
@@ -47,8 +47,37 @@ def test_urls_name_loopback_and_carry_the_secret(drawn: Credentials) -> None:
     database, nats, broker = (urlsplit(url) for url in (drawn.database_url, drawn.nats_url, drawn.broker_url))
     assert {url.hostname for url in (database, nats, broker)} == {"127.0.0.1"}
     assert (database.scheme, database.password, database.path) == ("postgresql", drawn.postgres_password, "/localai")
-    assert (nats.scheme, nats.username, nats.port) == ("nats", drawn.nats_token, drawn.nats_port)
-    assert (broker.scheme, broker.password, broker.path) == ("redis", drawn.valkey_password, "/0")
+    assert (nats.scheme, nats.username, nats.port) == ("nats", "frontend", drawn.nats_port)
+    assert (broker.scheme, broker.username, broker.path) == ("redis", "frontend", "/0")
+    assert (nats.password, broker.password) == (drawn.nats_frontend_password, drawn.valkey_frontend_password)
+
+
+def test_a_worker_has_secrets_of_its_own(drawn: Credentials) -> None:
+    nats, broker = urlsplit(drawn.worker_nats_url), urlsplit(drawn.worker_broker_url)
+    assert (nats.username, nats.password) == ("worker", drawn.nats_token)
+    assert (broker.username, broker.password) == ("worker", drawn.valkey_password)
+
+
+def test_a_file_of_an_earlier_version_keeps_its_secrets_and_gets_what_it_lacks_once(
+    tmp_path: Path, drawn: Credentials
+) -> None:
+    path = tmp_path / "secrets.json"
+    names = [
+        "postgres_port",
+        "postgres_password",
+        "nats_port",
+        "nats_token",
+        "valkey_port",
+        "valkey_password",
+        "worker_port",
+    ]
+    earlier = {name: _values(drawn)[name] for name in (*names, "registration_token")}
+    path.write_text(json.dumps(earlier))
+    found = credentials.load_or_draw(path, every_port)
+    assert {name: _values(found)[name] for name in earlier} == earlier
+    assert found.valkey_default_user, "a worker that runs on goes on with the password it has"
+    assert credentials.load_or_draw(path, every_port) == found
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_they_are_drawn_once_into_a_file_for_the_owner_only(tmp_path: Path) -> None:

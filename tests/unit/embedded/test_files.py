@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from localai.embedded import env_file, valkey
-from localai.embedded.credentials import Credentials
+from localai.embedded.credentials import draw
 from localai.embedded.private_files import create_private, replace_private
 from localai.embedded.process import describe_exit, last_lines
 from localai.embedded.state_folder import StateFolder, admin_key
@@ -129,16 +129,7 @@ def test_an_exit_is_described_in_words(code: int, words: str) -> None:
 
 
 def test_the_queue_gets_its_folder_with_its_next_start_if_a_set_aside_ended_halfway(tmp_path: Path) -> None:
-    credentials = Credentials(
-        postgres_port=1,
-        postgres_password="p",
-        nats_port=2,
-        nats_token="t",
-        valkey_port=3,
-        valkey_password="v",
-        worker_port=4,
-        registration_token="r",
-    )
+    credentials = draw(lambda _: True)
     child = valkey.prepare(StateFolder(tmp_path), Path("/usr/bin/valkey-server"), credentials, None)
     child.cwd.rename(tmp_path / valkey.ASIDE)
     child.before_start()

@@ -20,11 +20,14 @@ KEPT = credentials.draw(lambda _: True)
 
 
 def test_configs_bind_loopback_and_hold_the_secret_that_no_argument_holds(tmp_path: Path) -> None:
-    for module, secret in ((nats, KEPT.nats_token), (valkey, KEPT.valkey_password)):
+    for module, secrets in (
+        (nats, (KEPT.nats_token, KEPT.nats_frontend_password)),
+        (valkey, tuple(map(valkey.hashed, (KEPT.valkey_password, KEPT.valkey_frontend_password)))),
+    ):
         child = module.prepare(StateFolder(tmp_path), Path("/programs/server"), KEPT, None)
         text = Path(child.argv[-1]).read_text()
-        assert "127.0.0.1" in text and secret in text
-        assert not any(secret in word for word in (*child.argv, *child.env.values()))
+        assert "127.0.0.1" in text and all(secret in text for secret in secrets)
+        assert not any(secret in word for word in (*child.argv, *child.env.values()) for secret in secrets)
         assert Path(child.argv[-1]).stat().st_mode & 0o777 == 0o600
 
 
