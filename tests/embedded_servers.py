@@ -18,7 +18,7 @@ import psycopg2
 from psycopg2 import sql
 
 from localai.embedded import credentials, env_file, exec_step
-from localai.embedded.credentials import DATABASE_OWNER, OWNER, Credentials
+from localai.embedded.credentials import DATABASE_OWNER, OWNER
 from localai.ids import new_id
 from tests.loopback import LIMIT_S, eventually
 
@@ -95,13 +95,15 @@ def started_servers() -> Iterator[Servers]:
             )
         try:
             eventually(lambda: _written(process, state / "env", log), "the servers' URLs", LIMIT_S)
-            yield _servers(env_file.read(state / "env"), credentials.load_or_draw(state / "secrets.json"))
+            yield servers_of(state)
         finally:
             process.terminate()
             process.wait(LIMIT_S)
 
 
-def _servers(values: Mapping[str, str], kept: Credentials) -> Servers:
+def servers_of(state: Path) -> Servers:
+    """The URLs of the servers that run in this state folder."""
+    values, kept = env_file.read(state / "env"), credentials.load_or_draw(state / "secrets.json")
     owner = f"{DATABASE_OWNER}:{kept.postgres_owner_password}@127.0.0.1:{kept.postgres_port}"
     return Servers(
         database_url=values["LOCALAI_AUTH_DATABASE_URL"],

@@ -63,14 +63,23 @@ def _either(known: Mapping[str, str], first: str, second: str) -> str:
 
 
 def _with_own_urls(settings: Settings) -> Settings:
-    """The URLs with the rights of a worker where there are any. The agent does not get those of frontends."""
+    """The URLs with the rights of a worker where there are any, unless a flag names another one.
+
+    The agent does not get those of frontends.
+    """
     return replace(
         settings,
-        nats_url=settings.worker_nats_url or settings.nats_url,
-        broker_url=settings.worker_broker_url or settings.broker_url,
+        nats_url=settings.nats_url if _by_flag("nats_url") else settings.worker_nats_url or settings.nats_url,
+        broker_url=settings.broker_url if _by_flag("broker_url") else settings.worker_broker_url or settings.broker_url,
         worker_nats_url="",
         worker_broker_url="",
     )
+
+
+def _by_flag(name: str) -> bool:
+    """Whether the command line has the setting, or the file of it."""
+    given = click.get_current_context().params
+    return given.get(name) is not None or given.get(f"{name}_file") is not None
 
 
 def _require(settings: Settings) -> None:

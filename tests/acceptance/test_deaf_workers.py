@@ -21,7 +21,7 @@ def test_a_worker_that_does_not_reach_its_queue_costs_one_load_two_windows(clust
     assert SCALED_WINDOWS["LOCALAI_DISPATCH_WINDOW"] == "2s"
     cluster.servers()
     frontend = cluster.frontend("front")
-    cluster.worker("a-deaf", frontend, LOCALAI_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0")
+    cluster.worker("a-deaf", frontend, LOCALAI_WORKER_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0")
     cluster.worker("b-works", frontend)
     frontend.wait_for_nodes(2)
     names = {node["id"]: node["name"] for node in frontend.nodes()}
@@ -53,7 +53,9 @@ def test_a_worker_that_does_not_reach_its_queue_is_not_ready_also_while_its_cons
     cluster.servers()
     frontend = cluster.frontend("front")
     http = f"127.0.0.1:{free_port()}"
-    cluster.worker("deaf", frontend, LOCALAI_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0", LOCALAI_HTTP_ADDR=http)
+    cluster.worker(
+        "deaf", frontend, LOCALAI_WORKER_BROKER_URL=f"redis://127.0.0.1:{free_port()}/0", LOCALAI_HTTP_ADDR=http
+    )
     frontend.wait_for_nodes(1)
     began, looks = boottime(), []
 

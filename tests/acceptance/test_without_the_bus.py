@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 def test_a_cold_load_needs_no_bus(cluster: Cluster) -> None:
     cluster.servers()
-    cluster.variables["LOCALAI_NATS_URL"] = ""
+    cluster.variables.update(LOCALAI_NATS_URL="", LOCALAI_WORKER_NATS_URL="")
     frontend = cluster.frontend("frontend")
     cluster.worker("worker", frontend)
     frontend.wait_for_nodes(1)
@@ -23,7 +23,7 @@ def test_a_cold_load_needs_no_bus(cluster: Cluster) -> None:
 
 def test_lj_06_the_load_of_a_dead_owner_is_stopped_by_the_answer_to_a_report(cluster: Cluster) -> None:
     cluster.servers()
-    cluster.variables["LOCALAI_NATS_URL"] = ""
+    cluster.variables.update(LOCALAI_NATS_URL="", LOCALAI_WORKER_NATS_URL="")
     frontend = cluster.frontend("frontend", LOCALAI_MODEL_LOAD_WAIT="1s", LOCALAI_JOB_ADOPTION="false")
     worker = cluster.worker("worker", frontend)
     frontend.wait_for_nodes(1)

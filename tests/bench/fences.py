@@ -9,15 +9,14 @@ import sys
 from localai.cli.migrations import upgrade
 from tests.bench.report import Aim, Row
 from tests.bench.stand import Stand, result_of
-from tests.embedded_servers import ROOT, Servers, clean_environment
+from tests.embedded_servers import ROOT, clean_environment, servers_of
 
 #: As many processes as cores: one alone measures its own interpreter.
 PROCESSES, THREADS = 2, 8
 
 
 def measure(stand: Stand) -> list[Row]:
-    found = stand.servers()
-    servers = Servers(found["LOCALAI_AUTH_DATABASE_URL"], found["LOCALAI_NATS_URL"], found["LOCALAI_BROKER_URL"])
+    servers = servers_of(stand.state)
     rows = []
     with servers.new_database() as url:
         upgrade(url)

@@ -163,6 +163,8 @@ def test_each_process_gets_what_it_needs_and_the_agent_nothing_more(up: Installa
     assert agent["LOCALAI_DATA_PATH"] == str(up.state / "worker")
     assert agent["LOCALAI_SERVE_ADDR"].startswith("127.0.0.1:")
     assert not {"LOCALAI_AUTH_DATABASE_URL", "LOCALAI_API_KEY", "LOCALAI_MODELS_PATH"} & set(agent)
+    assert agent["LOCALAI_NATS_URL"] == urls["LOCALAI_WORKER_NATS_URL"] != urls["LOCALAI_NATS_URL"]
+    assert agent["LOCALAI_BROKER_URL"] == urls["LOCALAI_WORKER_BROKER_URL"] != urls["LOCALAI_BROKER_URL"]
     assert web["argv"][1:] == ["-c", web["argv"][2], "web.app:create_app()"] and Path(web["argv"][2]).is_absolute()
 
 

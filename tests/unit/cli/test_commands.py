@@ -188,6 +188,20 @@ def test_a_worker_beside_up_reads_the_urls_from_its_state_folder(
     assert started[0]["LOCALAI_REGISTRATION_TOKEN"] == "token"
     assert started[0]["LOCALAI_NATS_URL"] == "nats://mine", "what is set wins over the folder"
 
+    with (tmp_path / "env").open("a") as file:
+        file.write("LOCALAI_WORKER_BROKER_URL=redis://worker\nLOCALAI_WORKER_NATS_URL=nats://worker\n")
+    with pytest.raises(Executed):
+        main.main(["worker", "--state-dir", str(tmp_path)])
+    assert started[1]["LOCALAI_BROKER_URL"] == "redis://worker", "with the rights of a worker"
+
+    for name, value in (("BROKER", "redis"), ("NATS", "nats")):  # the same file, read by a shell
+        monkeypatch.setenv(f"LOCALAI_{name}_URL", f"{value}://h")
+        monkeypatch.setenv(f"LOCALAI_WORKER_{name}_URL", f"{value}://worker")
+    with pytest.raises(Executed):
+        main.main(["worker", "--register-to", "http://f:1", "--nats-url", "nats://mine"])
+    assert (started[2]["LOCALAI_BROKER_URL"], started[2]["LOCALAI_NATS_URL"]) == ("redis://worker", "nats://mine")
+    assert not {"LOCALAI_WORKER_BROKER_URL", "LOCALAI_WORKER_NATS_URL"} & set(started[2])
+
 
 def test_an_unusable_state_folder_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
