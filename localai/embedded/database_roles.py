@@ -133,8 +133,14 @@ def _connected(credentials: Credentials, user: str, password: str, database: str
     """A cursor whose statements commit one by one. Raises OperationalError."""
     import psycopg2
 
-    place = {"host": "127.0.0.1", "port": credentials.postgres_port, "connect_timeout": 2}
-    connection = psycopg2.connect(user=user, password=password, dbname=database, **place)
+    connection = psycopg2.connect(
+        host="127.0.0.1",
+        port=credentials.postgres_port,
+        user=user,
+        password=password,
+        dbname=database,
+        connect_timeout=2,
+    )
     try:
         connection.autocommit = True
         with connection.cursor() as cursor:
