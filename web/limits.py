@@ -55,6 +55,7 @@ ENGINE = (
     Limit(bounds.GRAMMAR_BYTES, "bytes of a `grammar`"),
     Limit(bounds.GRAMMAR_NESTING, "brackets of a `grammar` inside each other"),
     Limit(bounds.GRAMMAR_ALTERNATIVES, "alternatives of a `grammar`"),
+    Limit(bounds.GRAMMAR_OPTIONAL, "optional parts of a `grammar` in a row; the llama-cpp backend counts them"),
     Limit(bounds.SCHEMA_NODES, "values of the JSON schemas of a request, at any depth"),
     Limit(bounds.SCHEMA_ENUM_VALUES, "values of all `enum` lists of these schemas"),
     Limit(bounds.SCHEMA_NESTING, "lists and objects of a schema inside each other"),

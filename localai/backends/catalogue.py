@@ -14,7 +14,7 @@ from pathlib import Path
 import protos
 from localai.backends.platform_rules import Build, Platform, why_unavailable
 from localai.errors import OperationFailed
-from localai.inference import bounds
+from localai.inference import bounds, optional_runs
 from localai.jobs.operation_rules import Cause
 
 BUILTIN = Path(__file__).resolve().parent / "builtin"
@@ -107,7 +107,8 @@ def content_version(source: Path) -> str:
 def contents(source: Path) -> list[Path]:
     """The files of an installed folder that come from us: the backend's own, the shared ones, bounds and stubs."""
     own = [path for folder in (source, BUILTIN / "shared") for path in sorted(folder.iterdir()) if path.is_file()]
-    return [*own, Path(bounds.__file__), *(Path(protos.__file__).with_name(name) for name in STUBS)]
+    own += [Path(module.__file__) for module in (bounds, optional_runs) if module.__file__]
+    return [*own, *(Path(protos.__file__).with_name(name) for name in STUBS)]
 
 
 def entries(*, enable_fault: bool) -> Sequence[Entry]:

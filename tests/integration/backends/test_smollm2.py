@@ -155,6 +155,7 @@ ENUM = [f"value {number}" for number in range(100_000)]
     "fields",
     [
         {"Grammar": "root ::= " + "(" * 50_000 + '"a"' + ")" * 50_000},
+        {"Grammar": "root ::= " + '"a"? ' * 200},
         {"Repeat": 2**31 - 1, "Penalty": 1.1},
         {"NKeep": 2**31 - 1},
         {
@@ -163,7 +164,7 @@ ENUM = [f"value {number}" for number in range(100_000)]
             }
         },
     ],
-    ids=["grammar", "repeat_last_n", "n_keep", "enum"],
+    ids=["grammar", "optional parts", "repeat_last_n", "n_keep", "enum"],
 )
 def test_a_request_that_would_take_the_engine_from_others_is_refused_at_once(
     stub: BackendStub, config: ModelConfig, fields: dict[str, Any]
@@ -180,6 +181,10 @@ def test_a_grammar_as_deep_as_allowed_is_parsed(stub: BackendStub, config: Model
     assert stub.Predict(question(config, "Hi", Grammar=deep), timeout=ANSWER_LIMIT_S).message == b"a"
 
 
+#: Each rule adds one optional part to what may follow, where no row of them can be seen.
+AMBIGUOUS = "root ::= r0\n" + "".join(f'r{n} ::= r{n + 1} "a"?\n' for n in range(400)) + 'r400 ::= "a"'
+
+
 def test_a_grammar_that_holds_the_engine_ends_its_process_at_the_limit(
     llama_folder: Path, models: Path, config: ModelConfig
 ) -> None:
@@ -189,7 +194,7 @@ def test_a_grammar_that_holds_the_engine_ends_its_process_at_the_limit(
         limited = replace(config, options=("parallel:1", "sampler_limit:5"))
         stub = loaded(one, models, limited)
         with pytest.raises(grpc.RpcError) as caught:
-            stub.Predict(question(config, "Hi", Grammar="root ::= " + '"a"? ' * 1000), timeout=ANSWER_LIMIT_S)
+            stub.Predict(question(config, "Hi", Grammar=AMBIGUOUS), timeout=ANSWER_LIMIT_S)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert one.wait() == 70
         assert "has held the engine for 5 s" in one.lines[-1]

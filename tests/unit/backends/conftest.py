@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from localai.backends.catalogue import BUILTIN
-from localai.inference import bounds
+from localai.inference import bounds, optional_runs
 from protos import backend_pb2
 
 LoadModule = Callable[[str, str], ModuleType]
@@ -27,6 +27,7 @@ def load_module() -> LoadModule:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, "backend_pb2", backend_pb2)
             patch.setitem(sys.modules, "bounds", bounds)
+            patch.setitem(sys.modules, "optional_runs", optional_runs)
             patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up there
             spec.loader.exec_module(module)
         return module

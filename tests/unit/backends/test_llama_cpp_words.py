@@ -139,6 +139,7 @@ def test_parts_join_to_the_reply_of_a_call_that_does_not_stream(replies: ModuleT
     ("fields", "name"),
     [
         ({"Grammar": "root ::= " + "(" * 50_000 + '"a"' + ")" * 50_000}, "Grammar"),
+        ({"Grammar": "root ::= " + '"a"? ' * 33}, "33 optional parts in a row; accepted: at most 32"),
         ({"Repeat": 2**31 - 1}, "Repeat"),
         ({"NKeep": 2**31 - 1}, "NKeep"),
         ({"TopLogprobs": 50_000}, "TopLogprobs"),

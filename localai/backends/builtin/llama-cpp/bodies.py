@@ -8,6 +8,7 @@ from typing import Any
 
 import backend_pb2
 import bounds
+from optional_runs import longest_optional_run
 
 #: Fields that are sent unless they are zero: zero in proto3 is also "not set", which means the engine's default. A
 #: caller that means zero sends a value with the same effect, such as a tiny TopP. Negative values have a meaning.
@@ -80,6 +81,9 @@ def _chat(options: backend_pb2.PredictOptions) -> dict[str, Any]:
 def _check(options: backend_pb2.PredictOptions) -> None:
     """Raises BadRequest for values that cost the engine too much; callers other than our web process send them too."""
     _bounded("Grammar", bounds.check_grammar, options.Grammar)
+    optional = longest_optional_run(options.Grammar)
+    if optional > bounds.GRAMMAR_OPTIONAL:
+        raise BadRequest(f"Grammar: {optional} optional parts in a row; accepted: at most {bounds.GRAMMAR_OPTIONAL}")
     for name, most in (
         ("Repeat", bounds.LAST_TOKENS),
         ("NKeep", bounds.LAST_TOKENS),
