@@ -141,6 +141,25 @@ def test_rt_01_a_process_that_ended_is_replaced_and_the_same_request_served(
     assert other.asked == []
 
 
+def test_a_request_under_which_a_process_ends_is_answered_and_loads_nothing(
+    bench: Bench, web: WebProcess, node: Node
+) -> None:
+    """It may be what ended the process, and would end the next one."""
+    bench.model("crashes")
+    crashes = bench.backend(says("first"))
+    wait = bench.in_background(lambda: web.chat("crashes"))
+    bench.load("crashes", crashes)
+    assert wait.result(LIMIT_S).status_code == 200
+    silent = Silent()
+    crashes.script = silent
+    wait = bench.in_background(lambda: web.chat("crashes"))
+    assert silent.started.wait(LIMIT_S)
+    crashes.stop()
+    response = wait.result(LIMIT_S)
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "backend_crashed")
+    assert bench.live("crashes") is None, "no attempt to load it for this request"
+
+
 def test_a_broken_connection_to_a_living_process_heals_by_itself(bench: Bench, web: WebProcess, node: Node) -> None:
     bench.model("blinking")
     blinking = bench.backend(says("before"))
