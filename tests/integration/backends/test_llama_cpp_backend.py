@@ -145,7 +145,7 @@ def test_a_prompt_over_the_context_is_an_invalid_argument_that_names_the_sizes(s
     [
         ({"Grammar": "root ::= ("}, "grammar"),
         ({"Tools": "no json"}, "Tools is not JSON"),
-        ({"Tools": '"text"'}, "tools"),
+        ({"Tools": '"text"'}, "Tools is no list of objects"),
         ({"Metadata": {"response_format": "{"}}, "Metadata.response_format"),
     ],
 )
