@@ -6,7 +6,7 @@ BIN     = $(VENV)/bin
 RUNS    = $(VENV)/.ready-run
 DEV     = $(VENV)/.ready-dev
 
-.PHONY: help setup run test check fmt bench bench-peers ui-test sim prove unit contract integration acceptance clean
+.PHONY: help setup run test check fmt lock bench bench-peers ui-test sim prove unit contract integration acceptance clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -87,6 +87,9 @@ fmt: setup ## format the code and refresh generated pages
 	$(BIN)/python -m localai.metrics --write docs/reference/metrics.md
 	$(BIN)/python -m tests.acceptance.crash_table --write docs/reference/crash-points.md
 	$(BIN)/python -m tests.unit.loads.eta_calibration --write docs/reference/eta.md
+
+lock: setup ## hashes of the wheels that installs of backends take, after an edit of a requirements.txt
+	$(BIN)/python -m localai.backends.lock
 
 clean: ## remove what setup made
 	rm -rf $(VENV) build *.egg-info

@@ -21,6 +21,9 @@ BUILTIN = Path(__file__).resolve().parent / "builtin"
 
 STUBS = ("backend_pb2.py", "backend_pb2_grpc.py")
 
+#: The hash of each file that an install takes, beside ``requirements.txt`` (`localai.backends.lock`).
+LOCK = "requirements.lock"
+
 #: Names people use for an engine, and the backend that serves them.
 ALIASES: Mapping[str, str] = {"llama": "llama-cpp", "go-llama": "llama-cpp"}
 
@@ -52,6 +55,14 @@ class Entry:
         """Pinned packages of its own virtual environment, or None when the agent's interpreter runs it."""
         path = self.source / "requirements.txt"
         return path if path.exists() else None
+
+    @property
+    def lock(self) -> Path | None:
+        """What an install of the requirements takes, with hashes; None where nothing is to be installed.
+
+        An entry with requirements has one: without it an install would take whatever the index sends.
+        """
+        return None if self.requirements is None else self.source / LOCK
 
 
 _ENTRIES = (

@@ -98,8 +98,8 @@ class BackendInstaller:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True, mode=0o700)
             lay_out(entry, temporary)
-            if entry.requirements is not None:
-                make_environment(temporary, entry.requirements, commands=self._commands, errand=errand)
+            if entry.lock is not None:
+                make_environment(temporary, entry.lock, commands=self._commands, errand=errand)
             _write_metadata(temporary, entry)
             self._hooks.installing(entry.name)
             _swap(temporary, place)

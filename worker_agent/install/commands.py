@@ -48,8 +48,12 @@ class Commands:
     log_folder: Path
     environ: Mapping[str, str]
 
-    def run(self, argv: Sequence[str], *, folder: Path, errand: Errand) -> None:
-        """Run a command to its end. Whatever happens, its whole group has ended when this returns or raises.
+    def run(
+        self, argv: Sequence[str], *, folder: Path, errand: Errand, environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Run a command to its end, in ``environ`` in place of the usual environment if it is given.
+
+        Whatever happens, its whole group has ended when this returns or raises.
 
         Raises OperationFailed (backend_install_failed) with the command's last lines, OperationStopped.
         """
@@ -63,7 +67,7 @@ class Commands:
             port=0,
             argv=argv,
             folder=folder,
-            environ=self.environ,
+            environ=self.environ if environ is None else environ,
             output=open_output(self.log_folder, name, merged=True),
         )
         group = self.groups.run(launch, work=work)

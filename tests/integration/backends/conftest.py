@@ -19,6 +19,7 @@ import pytest
 
 from localai.backends import catalogue, layout
 from protos import backend_pb2_grpc
+from worker_agent.install.environment import LOCKED
 
 #: Generous: the machine may be busy, and every wait ends as soon as what it waits for happens.
 LIMIT_S = 60
@@ -124,7 +125,7 @@ def _with_environment(name: str, tmp_path_factory: pytest.TempPathFactory) -> Pa
     layout.lay_out(entry, folder)
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "-r", str(entry.requirements)], check=True)
+    subprocess.run([*pip, *LOCKED, "-r", str(entry.lock)], check=True)
     return folder
 
 

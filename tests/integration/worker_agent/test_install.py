@@ -47,6 +47,11 @@ def tiny_wheel(folder: Path) -> Path:
     return path
 
 
+def locked(place: Path, hashed: Path) -> str:
+    """A lock that takes the wheel from a place, with the hash of a file."""
+    return f"tiny @ {place.as_uri()} --hash=sha256:{hashlib.sha256(hashed.read_bytes()).hexdigest()}\n"
+
+
 @pytest.fixture
 def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A gallery entry `own` whose requirements are one local wheel; the folder of its sources."""
@@ -54,7 +59,9 @@ def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source.mkdir()
     (source / "run.sh").write_text('#!/bin/sh\nexec "$(dirname "$0")/venv/bin/python" "$(dirname "$0")/backend.py"\n')
     (source / "backend.py").write_text("import sys, tiny\nsys.exit(tiny.ANSWER)\n")
-    (source / "requirements.txt").write_text(f"{tiny_wheel(tmp_path)}\n")
+    wheel = tiny_wheel(tmp_path)
+    (source / "requirements.txt").write_text("tiny==1.0\n")
+    (source / catalogue.LOCK).write_text(locked(wheel, wheel))
     entry = Entry(name="own", description="", source=source)
     monkeypatch.setattr(catalogue, "_ENTRIES", (*catalogue._ENTRIES, entry))
     return source
@@ -72,12 +79,36 @@ def test_the_environment_of_a_backend_works_where_the_folder_was_renamed_to(rig:
 
 
 def test_a_failed_install_leaves_nothing_and_says_what_the_installer_said(rig: Rig, own_environment: Path) -> None:
-    (own_environment / "requirements.txt").write_text("/nowhere/tiny-1.0-py3-none-any.whl\n")
+    wheel = own_environment.parent / "tiny-1.0-py3-none-any.whl"
+    (own_environment / catalogue.LOCK).write_text(locked(Path("/nowhere/tiny-1.0-py3-none-any.whl"), wheel))
     cause, message, tail = error_of(rig, rig.run(order(backend="own")))
     assert cause == Cause.BACKEND_INSTALL_FAILED
     assert "own" in message
     assert "tiny-1.0" in tail
     assert not (rig.folders.backends / "own").exists()
+
+
+def test_a_wheel_with_another_hash_than_the_lock_names_is_not_installed(rig: Rig, own_environment: Path) -> None:
+    wheel = own_environment.parent / "tiny-1.0-py3-none-any.whl"
+    (own_environment / catalogue.LOCK).write_text(locked(wheel, own_environment / "run.sh"))
+    cause, _, tail = error_of(rig, rig.run(order(backend="own")))
+    assert cause == Cause.BACKEND_INSTALL_FAILED
+    assert "DO NOT MATCH THE HASHES" in tail
+    assert not (rig.folders.backends / "own").exists()
+
+
+def test_settings_of_the_user_s_pip_do_not_put_packages_elsewhere(
+    make_rig: MakeRig, own_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    config = tmp_path / "pip.conf"
+    config.write_text(f"[install]\nprefix = {elsewhere}\nroot = {elsewhere}\n[global]\nuser = true\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
+    monkeypatch.setenv("PIP_TARGET", str(elsewhere))
+    rig = make_rig()
+    cause, message, _ = error_of(rig, rig.run(order(backend="own")))
+    assert (cause, "status 42" in message) == (Cause.START_FAILED, True), "it ran with its own package"
+    assert not elsewhere.exists()
 
 
 def test_an_install_over_its_limit_is_ended_with_everything_it_started(rig: Rig, own_environment: Path) -> None:
