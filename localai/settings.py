@@ -202,6 +202,23 @@ class Settings:
     )
     address: str = _setting("LOCALAI_BIND_ADDRESS", "text", "127.0.0.1", "Address the frontend listens on.", "up run")
     port: int = _setting("LOCALAI_PORT", "integer", "8080", "Port the frontend listens on.", "up run")
+    tls_cert: Path | None = _setting(
+        "LOCALAI_TLS_CERT",
+        "path",
+        "",
+        "PEM file with the frontend's certificate chain: its port then speaks https, and no http.",
+        "up run",
+    )
+    tls_key: Path | None = _setting(
+        "LOCALAI_TLS_KEY", "path", "", "PEM file with the unencrypted key of LOCALAI_TLS_CERT.", "up run"
+    )
+    ca_file: Path | None = _setting(
+        "LOCALAI_CA_FILE",
+        "path",
+        "",
+        "PEM file with the authorities that are trusted for frontends and NATS; empty means those of the system.",
+        "up run worker client",
+    )
     web_workers: int = _setting(
         "LOCALAI_WEB_WORKERS",
         "integer",
@@ -822,6 +839,7 @@ class Settings:
             raise BadSetting("LOCALAI_WEB_WORKERS", str(self.web_workers), "at least 1")
         if self.upload_limit_mb < 1:  # no worker could register
             raise BadSetting("LOCALAI_UPLOAD_LIMIT", str(self.upload_limit_mb), "at least 1 megabyte")
+        self._check_certificate()
         if self.crash_point_file is not None and not self.enable_fault_backend:
             given = str(self.crash_point_file)
             raise BadSetting("LOCALAI_CRASH_POINT_FILE", given, "nothing without LOCALAI_ENABLE_FAULT_BACKEND=true")
@@ -831,6 +849,14 @@ class Settings:
         for rule in INEQUALITIES:
             self._check_inequality(rule)
         self._check_proxies()
+
+    def _check_certificate(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            given, other = ("cert", "key") if self.tls_key is None else ("key", "cert")
+            path = getattr(self, f"tls_{given}")
+            raise BadSetting(
+                self._variable(f"tls_{given}"), str(path), f"both or none: {self._variable(f'tls_{other}')}"
+            )
 
     def _check_proxies(self) -> None:
         for text in self.trusted_proxies:

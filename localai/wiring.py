@@ -120,7 +120,8 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
 def make_bus(settings: Settings, name: str) -> NatsBus | MemoryBus:
     """The bus of a process, after the fork. Without a URL events stay inside the process and no node is reached."""
     if settings.nats_url:
-        return NatsBus(settings.nats_url, name=name, delivery=delivery_of_this_process())
+        delivery = delivery_of_this_process()
+        return NatsBus(settings.nats_url, name=name, delivery=delivery, ca_file=settings.ca_file)
     return MemoryBus(delivery=delivery_of_this_process())
 
 

@@ -18,6 +18,7 @@ monkey.patch_all()
 
 import resource  # noqa: E402
 import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
@@ -62,6 +63,8 @@ _allow_open_files(_OPEN_FILES)
 
 _host = f"[{_settings.address}]" if ":" in _settings.address else _settings.address
 bind = f"{_host}:{_settings.port}"
+if _settings.tls_cert is not None and _settings.tls_key is not None:
+    certfile, keyfile = str(_settings.tls_cert), str(_settings.tls_key)
 workers = _settings.web_workers
 worker_class = "web.http_worker.Worker"
 # The application reads X-Forwarded-Proto itself; gunicorn would refuse requests whose proxies disagree.
@@ -92,6 +95,13 @@ proc_name = "localai-web"
 # Left out of later collections: one in a worker would copy every page that it shares with the master.
 gc.freeze()
 gc.enable()
+
+
+def ssl_context(config: Any, default: Any) -> Any:
+    """The TLS of the port, made in each worker when it starts."""
+    from web.tls_port import Context  # late: it is needed with TLS only
+
+    return Context.of(Path(config.certfile), Path(config.keyfile))
 
 
 def pre_fork(server: Any, worker: Any) -> None:

@@ -195,4 +195,4 @@ def _admin_keys(settings: Settings) -> list[str]:
 
 def _own_url(settings: Settings) -> str:
     host = f"[{settings.address}]" if ":" in settings.address else settings.address
-    return f"http://{host}:{settings.port}"
+    return f"{'http' if settings.tls_cert is None else 'https'}://{host}:{settings.port}"

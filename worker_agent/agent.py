@@ -99,7 +99,7 @@ class Agent:
             report_now=self._news.set,
             hooks=place.hooks,
         )
-        self._bus = bus.connect(settings.nats_url, f"agent-{registered.name}")
+        self._bus = bus.connect(settings.nats_url, f"agent-{registered.name}", settings.ca_file)
         self._node_id = registered.node_id
         self._health = HealthCheck(
             serving=self.operations.serving,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Protocol
 
 from localai.bus.nats import NatsBus, ThreadDelivery
@@ -36,9 +37,9 @@ class NoBus:
         pass
 
 
-def connect(url: str, name: str) -> AgentBus:
+def connect(url: str, name: str, ca_file: Path | None = None) -> AgentBus:
     """The bus of a URL; an empty one means none."""
-    return NatsBus(url, name=name, delivery=ThreadDelivery()) if url else NoBus()
+    return NatsBus(url, name=name, delivery=ThreadDelivery(), ca_file=ca_file) if url else NoBus()
 
 
 def serve_stops(bus: AgentBus, node_id: str, responder: Responder) -> None:

@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from localai import logs
+from localai import logs, tls
 from localai.errors import (
     LocalAIError,
     NodeNameTaken,
@@ -96,20 +97,26 @@ class Frontends:
         timeout_s: float,
         clock: Callable[[], float],
         transport: httpx2.BaseTransport | None = None,
+        ca_file: Path | None = None,
     ) -> None:
+        """``ca_file`` has the authorities by which frontends are judged. Raises BadSetting."""
         self._urls = [url.rstrip("/") for url in urls]
         self._registration_token = registration_token
         self._node_token = ""
         self._timeout_s = timeout_s
         self._clock = clock
         self._lock = threading.Lock()
+        trust = tls.client_context(ca_file)
         self._client = httpx2.Client(
             transport=transport,
+            verify=trust,
             trust_env=False,
             limits=httpx2.Limits(max_connections=100, keepalive_expiry=KEEPALIVE_S),
             timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
         )
-        self._files = httpx2.Client(transport=transport or FileTransport(), trust_env=False)
+        self._files = httpx2.Client(transport=transport or FileTransport(trust), trust_env=False)
+        #: Other servers that hold files are judged by the system's authorities.
+        self._others = httpx2.Client(transport=transport or FileTransport(), trust_env=False)
 
     def use_credential(self, node_token: str) -> None:
         """Show the node's own credential from now on."""
@@ -118,6 +125,7 @@ class Frontends:
     def close(self) -> None:
         self._client.close()
         self._files.close()
+        self._others.close()
 
     def register(self, body: Mapping[str, Any]) -> Registered:
         """Begin an incarnation.
@@ -198,7 +206,8 @@ class Frontends:
         timeout = httpx2.Timeout(silence_s, connect=min(CONNECT_TIMEOUT_S, silence_s))
         for url in self._in_turn() if source.startswith("/") else [""]:
             try:
-                with self._files.stream("GET", url + source, headers=self._range(url, start), timeout=timeout) as got:
+                client = self._files if url else self._others
+                with client.stream("GET", url + source, headers=self._range(url, start), timeout=timeout) as got:
                     if got.is_success:
                         handed_over = True
                         yield FileStream(start if got.status_code == 206 else 0, False, got.iter_raw())

@@ -111,6 +111,7 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
         registration_token=settings.registration_token,
         timeout_s=min(CALL_TIMEOUT_S, settings.worker_kill_ttl_s / CALL_SHARE),
         clock=boottime,
+        ca_file=settings.ca_file,
     )
     try:
         secret = secret_file.read_or_make(folders.node_secret)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from localai.bus.counters import BusCounters
@@ -19,6 +20,7 @@ from localai.bus.ports import Handler, Payload, Responder
 from localai.bus.responders import Responders
 from localai.bus.subjects import node_operation
 from localai.logs import fields
+from localai.tls import client_context
 
 __all__ = ["ConnectOptions", "HubDelivery", "NatsBus", "ThreadDelivery", "delivery_of_this_process"]
 
@@ -39,11 +41,23 @@ class NatsBus:
 
     Made after the fork, once a process. The constructor neither waits nor fails when NATS is down: the connection is
     tried without end, and lost and made again without anybody asking. ``url`` may name several servers, separated by
-    commas; ``nats://<token>@host:port`` carries a token.
+    commas; ``nats://<token>@host:port`` carries a token. A server named with ``tls://`` gets no credentials before its
+    certificate is trusted: by the authorities of ``ca_file``, else by those of the system.
     """
 
-    def __init__(self, url: str, *, name: str, delivery: Delivery, options: ConnectOptions | None = None) -> None:
-        self._static = {"servers": [part.strip() for part in url.split(",") if part.strip()], "name": name}
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        delivery: Delivery,
+        options: ConnectOptions | None = None,
+        ca_file: Path | None = None,
+    ) -> None:
+        servers = [part.strip() for part in url.split(",") if part.strip()]
+        self._static: dict[str, Any] = {"servers": servers, "name": name}
+        if ca_file is not None or any(server.startswith("tls://") for server in servers):
+            self._static["tls"] = client_context(ca_file)
         self._options = options
         self._delivery = delivery
         self._connected = False

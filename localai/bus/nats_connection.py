@@ -66,6 +66,20 @@ class Owner(Protocol):
     def server_said(self, error: Exception) -> None: ...
 
 
+class _Client(Client):
+    """A client that shows credentials to a server named with ``tls://`` only over TLS.
+
+    nats-py starts TLS if the server asks for it. A server, or anyone on the way to it, that does not ask would get the
+    token in the clear.
+    """
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        server = self._current_server
+        if server is not None and server.uri.scheme == "tls" and not info.get("tls_required"):
+            raise errors.Error(f"the NATS server at {server.uri.hostname}, named with tls://, does not offer TLS")
+        await super()._process_info(info, initial_connection=initial_connection)
+
+
 class Connection:
     """The wanted state (subscriptions, outbox, questions) and the one client that serves it at the moment."""
 
@@ -134,7 +148,7 @@ class Connection:
 
     async def _connect(self) -> Client:
         """A connected client. Raises what kept it from connecting."""
-        client = Client()
+        client = _Client()
         self._trouble = None
         lost = self._lost = asyncio.Event()
 

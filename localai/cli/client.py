@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from localai import tls
 from localai.cli.exit_codes import ExitCode, of_status
 from localai.embedded import env_file
 from localai.embedded.state_folder import StateFolder
@@ -36,7 +38,7 @@ class ServerError(LocalAIError):
 class Client:
     """One server, asked over HTTP with an admin key. Every method raises ServerError with a text for people."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: str, ca_file: Path | None = None) -> None:
         # Late, because it is the slowest import of a client command and `--help` does not need it.
         import httpx2
 
@@ -52,7 +54,11 @@ class Client:
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise ValueError("one looks like http://host:8080")
             proxies = parts.hostname not in ("127.0.0.1", "localhost", "::1")
-            self._http = httpx2.Client(base_url=url, timeout=_TIMEOUT_S, headers=headers, trust_env=proxies)
+            # Without a file httpx2 trusts what the system does; making a context costs a plain connection nothing.
+            trust = tls.client_context(ca_file) if ca_file is not None and parts.scheme == "https" else True
+            self._http = httpx2.Client(
+                base_url=url, timeout=_TIMEOUT_S, headers=headers, trust_env=proxies, verify=trust
+            )
         except (ValueError, *self._bad_url) as error:
             raise self._unusable(error) from None
 
@@ -104,6 +110,10 @@ class Client:
         return ServerError(f"{self.url!r} is not a usable URL: {error}", code=ExitCode.USAGE)
 
     def _unreachable(self, error: Exception) -> ServerError:
+        if tls.distrusted(error):
+            trust = f"{tls.CA_VARIABLE} or --ca-file names the authorities to trust"
+            text = f"the certificate of {self.url} is not trusted ({error}): {trust}"
+            return ServerError(text, code=ExitCode.NOT_REACHABLE)
         hint = (
             "is it running? `localai up` starts one here, --url or LOCALAI_URL names another, "
             "--state-dir the folder of one that was started with it"
@@ -116,14 +126,16 @@ def connect(settings: Settings) -> Client:
     """The server that the settings name, else the one of the local state folder. Raises ServerError."""
     folder = StateFolder(settings.state_dir or default_state_dir())
     try:
-        url = settings.url or env_file.read(folder.env).get("LOCALAI_URL", "") or _DEFAULT_URL
+        known = {} if settings.url else env_file.read(folder.env)
+        url = settings.url or known.get("LOCALAI_URL", "") or _DEFAULT_URL
         key = settings.api_key[0] if settings.api_key else _kept_key(folder)
     except OSError as error:
         raise ServerError(
             f"{error.filename} cannot be read ({error.strerror}): set LOCALAI_URL and LOCALAI_API_KEY, "
             "or use the account that started the server"
         ) from None
-    return Client(url.rstrip("/"), key)
+    kept_ca = known.get(tls.CA_VARIABLE)
+    return Client(url.rstrip("/"), key, settings.ca_file or (Path(kept_ca) if kept_ca else None))
 
 
 def _kept_key(folder: StateFolder) -> str:

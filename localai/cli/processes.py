@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -81,6 +82,8 @@ def agent_settings(settings: Settings, folder: StateFolder, worker_port: int) ->
         approve_node="",
         approve_node_hash="",
         instance_id="",
+        tls_cert=None,
+        tls_key=None,
         models_path=None,  # that name means the frontend's folder here
         data_path=folder.worker,
         register_to=(local_url(settings),),
@@ -95,7 +98,8 @@ def agent_settings(settings: Settings, folder: StateFolder, worker_port: int) ->
 def local_url(settings: Settings) -> str:
     """The frontend's URL for processes of this machine."""
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(settings.address, settings.address)
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+    scheme = "http" if settings.tls_cert is None else "https"
+    return f"{scheme}://[{host}]:{settings.port}" if ":" in host else f"{scheme}://{host}:{settings.port}"
 
 
 def child_environment(settings: Settings, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -124,9 +128,21 @@ def _module_folder(name: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
+def _any_certificate() -> ssl.SSLContext:
+    """For the readiness of a child of ours, to which nothing is shown; clients judge its certificate themselves."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 def answers_ready(url: str) -> bool:
     """Whether `/readyz` answers 200."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=1.0)
+    scheme, _, place = url.partition("://")
+    connection: http.client.HTTPConnection
+    if scheme == "https":
+        connection = http.client.HTTPSConnection(place, timeout=1.0, context=_any_certificate())
+    else:
+        connection = http.client.HTTPConnection(place, timeout=1.0)
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == http.client.OK

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from localai.cli import keys, migrations, processes
+from localai.cli import certificates, keys, migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.output import echo
 from localai.cli.say import say
@@ -34,6 +34,7 @@ def command(settings: Settings, log_to_stderr: bool) -> None:
     """
     require_servers(settings)
     keys.check(settings)
+    certificates.check(settings)
     warn(settings)
     folder = prepare(settings.state_dir or default_state_dir())
     if settings.models_path is None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from localai.cli import keys, migrations, processes
+from localai.cli import certificates, keys, migrations, processes
 from localai.cli.options import SectionedCommand, with_settings
 from localai.cli.output import echo
 from localai.cli.say import say
@@ -47,6 +47,7 @@ def command(settings: Settings, servers_only: bool) -> None:
     `localai run` there, `localai worker` on each machine.
     """
     keys.check(settings)
+    settings = certificates.for_this_machine(settings)
     account = server_account(settings.server_user, say)
     state_dir = settings.state_dir or default_state_dir()
     if not state_dir.exists():  # a refused first start leaves no folder behind
@@ -116,7 +117,10 @@ def _environment(settings: Settings, servers_only: bool) -> dict[str, str]:
         "LOCALAI_WORKER_BROKER_URL": settings.worker_broker_url,
         "LOCALAI_REGISTRATION_TOKEN": settings.registration_token,
     }
-    return values if servers_only else {**values, "LOCALAI_URL": processes.local_url(settings)}
+    if servers_only:
+        return values
+    values["LOCALAI_URL"] = processes.local_url(settings)
+    return values | certificates.for_clients(settings)
 
 
 def _start_ours(supervisor: Supervisor, settings: Settings, folder: StateFolder, kept: Credentials) -> None:
@@ -174,7 +178,7 @@ def _greeting(settings: Settings, folder: StateFolder) -> str:
         "",
         "Ask it something; the first question loads the model:",
         "",
-        *_curl(url, key, with_model=(models / f"{DEFAULT_MODEL}.yaml").exists()),
+        *_curl(_trust(settings) + url, key, with_model=(models / f"{DEFAULT_MODEL}.yaml").exists()),
         "",
         "Or in a browser: open the address and sign in with the key. Another worker on this machine:",
         "",
@@ -183,6 +187,11 @@ def _greeting(settings: Settings, folder: StateFolder) -> str:
         "Ctrl-C stops it.",
     ]
     return "\n".join(lines)
+
+
+def _trust(settings: Settings) -> str:
+    """The option with which curl trusts the certificate."""
+    return f"--cacert {shlex.quote(str(settings.ca_file))} " if settings.tls_cert is not None else ""
 
 
 def _second_worker(folder: StateFolder) -> str:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -17,6 +18,7 @@ from localai.embedded.state_folder import StateFolder
 from localai.errors import StartRefused
 from localai.nodes.listening import http_place
 from localai.settings import Settings
+from localai.tls import CA_VARIABLE
 
 
 @click.command(cls=SectionedCommand)
@@ -55,6 +57,7 @@ def _beside_up(settings: Settings) -> Settings:
         broker_url=settings.broker_url or _either(known, "LOCALAI_WORKER_BROKER_URL", "LOCALAI_BROKER_URL"),
         nats_url=settings.nats_url or _either(known, "LOCALAI_WORKER_NATS_URL", "LOCALAI_NATS_URL"),
         registration_token=settings.registration_token or known.get("LOCALAI_REGISTRATION_TOKEN", ""),
+        ca_file=settings.ca_file or (Path(known[CA_VARIABLE]) if CA_VARIABLE in known else None),
     )
 
 

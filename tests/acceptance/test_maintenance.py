@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import psutil
 import pytest
 
 from tests.acceptance.cluster import (
+    API_KEY,
     LIMIT_S,
     SCALED_WINDOWS,
     Cluster,
     Frontend,
     Started,
     alive,
+    free_port,
     frozen,
     processes_below,
     wait_for,
 )
 from tests.acceptance.test_cli import Stream, run
+from tests.certificates import Authority
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -234,3 +239,49 @@ def test_lj_11_a_load_is_listed_and_cancelled_by_a_frontend_that_was_started_aga
     assert [(job["id"], job["cancellable"]) for job in listed] == [(job_id, True)], "a fact of the row"
     assert run(front, "jobs", "cancel", job_id, "--wait").stdout == f"model.load {name} is stopped\n"
     wait_for("the process group gone", lambda: not [process for process in group if alive(process)])
+
+
+def test_frontend_worker_and_commands_speak_tls_and_show_no_secret_to_ps(
+    machines: Cluster, front: Frontend, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    pair, trust = authority.issue("IP:127.0.0.1"), {"LOCALAI_CA_FILE": str(authority.cert)}
+    port, token = free_port(), machines.variables["LOCALAI_REGISTRATION_TOKEN"]
+    arguments = ["--port", str(port), "--tls-cert", str(pair.cert), "--tls-key", str(pair.key)]
+    process = machines.start(
+        "secure",
+        "run",
+        *("--state-dir", str(machines.folder / "secure"), "--registration-token", token, *arguments),
+        variables={"LOCALAI_AUTO_APPROVE_NODES": "true", "LOCALAI_MODELS_PATH": str(machines.models)},
+    )
+    secure = Frontend(process, f"https://127.0.0.1:{port}", machines.folder / "secure" / "logs")
+    wait_for("the frontend is ready", lambda: f"ready at {secure.url}" in process.text())
+    worker = machines.worker("over-tls", secure, **trust)
+    try:
+        (machines.models / "tls.bin").write_bytes(b"t" * 1_000_000)
+        front.wait_for_model(machines.model("tls", parameters={"model": "tls.bin"}))
+
+        def joined() -> bool:
+            assert worker.popen.poll() is None, worker.text()
+            return any(one["name"] == "over-tls" for one in front.nodes())
+
+        wait_for("the worker joined", joined)
+        answer = run(secure, "chat", "tls", "hello", **trust)
+        assert (answer.returncode, answer.stderr) == (0, "") and answer.stdout.strip()
+
+        refused = run(secure, "models", "list")
+        assert refused.returncode == 3 and "is not trusted" in refused.stderr and "LOCALAI_CA_FILE" in refused.stderr
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=30)
+        assert "Traceback" not in (secure.logs / "web.log").read_text()
+
+        lines = [" ".join(one.cmdline()) for started in (process, worker) for one in processes_below(started.pid)]
+        assert any("--registration-token *" in line for line in lines), lines
+        hidden = [API_KEY, token, *(machines.variables[name] for name in machines.variables if name.endswith("_URL"))]
+        assert not [line for line in lines for secret in hidden if secret in line]
+    finally:
+        worker.stop()
+        process.stop()
+        for node in front.nodes():
+            if node["name"] == "over-tls":
+                front.delete(f"/api/nodes/{node['id']}")

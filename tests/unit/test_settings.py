@@ -98,7 +98,11 @@ def another(spec: Spec) -> str:
 
 
 #: Settings that are refused without another one.
-NEEDED = {"LOCALAI_CRASH_POINT_FILE": {"LOCALAI_ENABLE_FAULT_BACKEND": "true"}}
+NEEDED = {
+    "LOCALAI_CRASH_POINT_FILE": {"LOCALAI_ENABLE_FAULT_BACKEND": "true"},
+    "LOCALAI_TLS_CERT": {"LOCALAI_TLS_KEY": "/key"},
+    "LOCALAI_TLS_KEY": {"LOCALAI_TLS_CERT": "/cert"},
+}
 
 
 @pytest.mark.parametrize(("name", "spec"), SPECS, ids=[name for name, _ in SPECS])

@@ -8,6 +8,7 @@ no other.
 from __future__ import annotations
 
 import http.client
+import ssl
 from collections.abc import Iterator
 
 import httpx2
@@ -19,10 +20,14 @@ CHUNK_BYTES = 1024 * 1024
 class FileTransport(httpx2.BaseTransport):
     """One connection for each request, closed with its answer: a file is long, and a connection is not."""
 
+    def __init__(self, trust: ssl.SSLContext | None = None) -> None:
+        """``trust`` judges certificates; without it the system's authorities do."""
+        self._trust = trust
+
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises TransportError."""
         limits = request.extensions.get("timeout", {})
-        connection = _connection(request.url, limits.get("connect"))
+        connection = _connection(request.url, limits.get("connect"), self._trust)
         try:
             connection.connect()
             connection.sock.settimeout(limits.get("read"))
@@ -56,9 +61,10 @@ class _Body(httpx2.SyncByteStream):
         self._connection.close()
 
 
-def _connection(url: httpx2.URL, connect_s: float | None) -> http.client.HTTPConnection:
-    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-    return kind(url.host, url.port, timeout=connect_s)
+def _connection(url: httpx2.URL, connect_s: float | None, trust: ssl.SSLContext | None) -> http.client.HTTPConnection:
+    if url.scheme == "https":
+        return http.client.HTTPSConnection(url.host, url.port, timeout=connect_s, context=trust)
+    return http.client.HTTPConnection(url.host, url.port, timeout=connect_s)
 
 
 def _translated(error: OSError | http.client.HTTPException) -> httpx2.TransportError:

@@ -19,6 +19,7 @@ from localai.bus.nats_connection import OUTBOX_LIMIT
 from localai.bus.responders import AT_ONCE
 from localai.clock import boottime
 from localai.errors import BadInput, LocalAIError, NodeQuiet, NodeUnreachable
+from tests.certificates import Authority
 from tests.integration.bus.scripted_server import ScriptedServer
 from tests.loopback import LIMIT_S, NatsServer, eventually, free_port
 
@@ -377,5 +378,41 @@ def test_of_several_servers_one_that_lives_is_enough(server: NatsServer) -> None
     bus = NatsBus(f"{dead}, {server.url}", name="several", delivery=ThreadDelivery())
     try:
         eventually(bus.connected, "a connection to the living one")
+    finally:
+        bus.close()
+
+
+TLS_REFUSALS = 2
+
+
+def tls_url(server: NatsServer) -> str:
+    return server.url.replace("nats://", "tls://")
+
+
+def test_a_server_named_with_tls_is_trusted_by_the_ca_file_only(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    pair = authority.issue("IP:127.0.0.1")
+    server = NatsServer(tmp_path)
+    server.configure(
+        f'authorization {{ token: "{server.token}" }}\ntls {{ cert_file: "{pair.cert}", key_file: "{pair.key}" }}'
+    )
+    server.start()
+    trusting = NatsBus(tls_url(server), name="trusting", delivery=ThreadDelivery(), ca_file=authority.cert)
+    strange = NatsBus(tls_url(server), name="strange", delivery=ThreadDelivery())
+    try:
+        eventually(trusting.connected, "a connection over TLS")
+        eventually(lambda: strange.counters.connect_failures >= TLS_REFUSALS, "refusals")
+        assert not strange.connected()
+    finally:
+        trusting.close()
+        strange.close()
+        server.kill()
+
+
+def test_a_server_named_with_tls_that_offers_none_gets_no_credentials(server: NatsServer) -> None:
+    bus = NatsBus(tls_url(server), name="downgraded", delivery=ThreadDelivery())
+    try:
+        eventually(lambda: bus.counters.connect_failures >= TLS_REFUSALS, "refusals")
+        assert not bus.connected() and bus.counters.connects == 0
     finally:
         bus.close()
