@@ -267,7 +267,7 @@ def test_frontend_worker_and_commands_speak_tls_and_show_no_secret_to_ps(
 
         wait_for("the worker joined", joined)
         answer = run(secure, "chat", "tls", "hello", **trust)
-        assert (answer.returncode, answer.stderr) == (0, "") and answer.stdout.strip()
+        assert answer.returncode == 0 and answer.stdout.strip(), answer.stderr
 
         refused = run(secure, "models", "list")
         assert refused.returncode == 3 and "is not trusted" in refused.stderr and "LOCALAI_CA_FILE" in refused.stderr
