@@ -107,7 +107,10 @@ OPEN = 0
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebBench]:
     bench = WebBench(
-        tmp_path, operations=SimpleNamespace(gives=lambda node, path: True), drains=Absent(), replicas=Absent()
+        tmp_path_factory.mktemp("matrix"),
+        operations=SimpleNamespace(gives=lambda node, path: True),
+        drains=Absent(),
+        replicas=Absent(),
     )
     nodes: Any = bench.nodes
     nodes.check_credential = lambda node, token: TOKENS.get(node) == token and node != REMOVED
