@@ -5,6 +5,7 @@
     ├── StartRefused          start refused: the machine is not as needed (port taken, folder unusable)
     ├── BadInput              the caller's fault; names the field, the value and what would be accepted
     │   ├── BodyTooLarge
+    │   ├── BodyTooSlow
     │   └── RequestTooComplex     the structure of a body would cost too much, whatever its size
     ├── NotAuthenticated      no key, or a wrong one
     ├── NotAuthorized         a key that may not do this
@@ -130,11 +131,18 @@ class BadInput(LocalAIError):
 class BodyTooLarge(BadInput):
     """The request body is larger than the limit."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, *, setting: str = "") -> None:
         self.limit_bytes = limit_bytes
-        super().__init__(
-            "body", "", "", f"the request body is larger than {limit_bytes} bytes; LOCALAI_UPLOAD_LIMIT sets the limit"
-        )
+        limit = f"{setting} sets the limit" if setting else "this route takes no larger one"
+        super().__init__("body", "", "", f"the request body is larger than {limit_bytes} bytes; {limit}")
+
+
+class BodyTooSlow(BadInput):
+    """The request body did not arrive in time."""
+
+    def __init__(self, limit_s: float, bytes_per_s: int) -> None:
+        accepted = f"the whole body within {limit_s:g} seconds, or at least {bytes_per_s} bytes a second"
+        super().__init__("body", "", accepted, f"body: it did not arrive in time; accepted: {accepted}")
 
 
 class RequestTooComplex(BadInput):

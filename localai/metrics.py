@@ -130,6 +130,15 @@ CALLS_CUT = _counter(
     "connect, first_byte, idle (over that limit of the model), crashed (the process ended or its connection broke).",
     FRONTEND,
 )
+CONNECTIONS_CLOSED = _counter(
+    "localai_connections_closed_total",
+    ("cause",),
+    "connections",
+    "Connections of clients that were closed for new ones. Cause: address (too many of one client address without a "
+    "credential), total (too many without one), idle (the web process is nearly full, and the "
+    "connection had no request).",
+    FRONTEND,
+)
 WAITERS = _gauge("localai_waiters", ("model",), "requests", "Requests that wait for a load at this moment.", FRONTEND)
 
 # Jobs

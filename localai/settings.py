@@ -356,7 +356,16 @@ class Settings:
         "LOCALAI_TRUSTED_PROXIES",
         "list",
         "127.0.0.1,::1",
-        "Addresses and networks of reverse proxies, comma between: their X-Forwarded-Proto names the outer scheme.",
+        "Addresses and networks of reverse proxies, comma between: their X-Forwarded-Proto names the outer scheme, "
+        "and their X-Forwarded-For the client.",
+        "up run",
+    )
+    connections_per_address: int = _setting(
+        "LOCALAI_CONNECTIONS_PER_ADDRESS",
+        "integer",
+        "512",
+        "Connections that one client address may have with a web process without showing a key or credential; above it "
+        "the oldest is closed; 0 means no such bound. Does not count for trusted proxies.",
         "up run",
     )
     upload_limit_mb: int = _setting(

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeVar
 
-from flask import Flask, request
+from flask import Flask, Response, request
 
 from localai.errors import NotAuthenticated
+from web import connections
 from web.auth.sessions import COOKIE, CSRF_HEADER, Sessions, sessions
 from web.errors import WriteWithoutToken
 from web.identity import Keys, presented_keys
@@ -60,8 +61,17 @@ def check_access(app: Flask) -> None:
         keys = services().keys
         if not any(keys.accept(key) for key in presented_keys(request.headers)):
             _check_cookies(keys, sessions())
+        connections.vouch()
+
+    def end(response: Response) -> Response:
+        """The view has checked the credential of a node; files for it take long."""
+        view = app.view_functions.get(request.endpoint or "")
+        if view is not None and access_of(view) is Access.NODE and response.status_code < 400:
+            connections.vouch()
+        return response
 
     app.before_request(check)
+    app.after_request(end)
 
 
 def _check_cookies(keys: Keys, known: Sessions) -> None:

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from localai import logs
 from localai.errors import BadInput, LocalAIError, NotAuthenticated, NotFound
-from web import access, errors, metrics, request_log, services
+from web import access, body, errors, metrics, request_log, services
 from web.admin import jobs as admin_jobs
 from web.admin import loading as admin_loading
 from web.admin import models as admin_models
@@ -102,6 +102,7 @@ def make_routes() -> Flask:
     request_log.install(app)
     metrics.install(app)
     access.check_access(app)
+    app.before_request(body.check_length)
     app.before_request(_refuse_nul)
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)

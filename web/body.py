@@ -7,15 +7,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from flask import current_app, request
 from gunicorn.http.errors import ParseException
 
-from localai.errors import BadInput, BodyTooLarge
+from localai.errors import BadInput, BodyTooLarge, BodyTooSlow
 from web import structure_rules
 from web.body_pieces import pieces
+from web.limits import BODY_BYTES_PER_S, BODY_S, SMALL_BODY, Limit
 from web.turns import Turns
+
+View = TypeVar("View", bound=Callable[..., Any])
 
 #: Half a surrogate pair and NUL: JSON can say them, UTF-8 and a row cannot hold them.
 _NO_CHARACTERS = re.compile("[\0\ud800-\udfff]")
@@ -26,24 +30,52 @@ _ESCAPE_CHARACTERS = 6
 _STEP = 64 * 1024
 
 
-def body_limit() -> int:
-    """Largest body in bytes."""
-    return int(current_app.config["BODY_LIMIT_BYTES"])
+def takes(limit: Limit | None) -> Callable[[View], View]:
+    """Say how large a body a view takes; None is LOCALAI_UPLOAD_LIMIT. A view that says nothing takes a small one."""
+
+    def mark(view: View) -> View:
+        view.takes = limit  # type: ignore[attr-defined]
+        return view
+
+    return mark
+
+
+def check_length() -> None:
+    """Refuse a body that says that it is too large before any of it is read. Raises BodyTooLarge."""
+    if request.url_rule is not None:
+        _length(*_limit())
 
 
 def read_body() -> bytes:
-    """The whole body. Raises BodyTooLarge; `unread_body` then reads what is left of it."""
-    limit, length = body_limit(), request.content_length
-    if length is not None and length > limit:
-        raise BodyTooLarge(limit)
+    """The whole body. Raises BodyTooLarge, BodyTooSlow; `unread_body` then reads what is left of it."""
+    limit, setting = _limit()
+    length = _length(limit, setting)
     stream, most = request.environ["wsgi.input"], limit + 1 if length is None else length
     try:
         data = b"".join(pieces(stream, most))
+    except TimeoutError:
+        raise BodyTooSlow(BODY_S, BODY_BYTES_PER_S) from None
     except (OSError, ParseException) as error:  # a chunk or a trailer that is none, or a connection that broke
         raise BadInput("body", "", "", f"body: it cannot be read: {error}") from None
     if len(data) > limit:
-        raise BodyTooLarge(limit)
+        raise BodyTooLarge(limit, setting=setting)
     return data
+
+
+def _limit() -> tuple[int, str]:
+    """Largest body of the request under way, in bytes, and the setting that says it."""
+    view = current_app.view_functions.get(request.endpoint or "")
+    limit: Limit | None = getattr(view, "takes", SMALL_BODY)
+    if limit is None:
+        return int(current_app.config["BODY_LIMIT_BYTES"]), "LOCALAI_UPLOAD_LIMIT"
+    return limit.most, ""
+
+
+def _length(limit: int, setting: str) -> int | None:
+    length = request.content_length
+    if length is not None and length > limit:
+        raise BodyTooLarge(limit, setting=setting)
+    return length
 
 
 def read_json_object(*, empty: bool = False, most: int | None = None) -> dict[str, Any]:

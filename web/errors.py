@@ -53,7 +53,15 @@ TABLE: dict[type[LocalAIError], Row] = {
         400, "invalid_value", _INVALID, "The body or the query cannot be used; `param` names the field."
     ),
     UnusableNumber: Row(422, "invalid_value", _INVALID, "Rerank: `top_n` is below 1."),
-    errors.BodyTooLarge: Row(413, "request_too_large", _INVALID, "The body is larger than `LOCALAI_UPLOAD_LIMIT`."),
+    errors.BodyTooLarge: Row(
+        413,
+        "request_too_large",
+        _INVALID,
+        "The body is larger than `LOCALAI_UPLOAD_LIMIT`, or than its route takes ([limits](limits.md)).",
+    ),
+    errors.BodyTooSlow: Row(
+        408, "request_timeout", _INVALID, "The body did not arrive in time ([limits](limits.md)); the connection ends."
+    ),
     errors.RequestTooComplex: Row(
         413, "request_too_complex", _INVALID, "The body holds more than its structure may ([limits](limits.md))."
     ),

@@ -30,7 +30,7 @@ from localai import logs  # noqa: E402
 from localai.db.gevent_wait import install_wait_callback  # noqa: E402
 from localai.errors import BadSetting, StorageUnavailable  # noqa: E402
 from localai.settings import Settings  # noqa: E402
-from web import app, unread_body, wiring  # noqa: E402, F401  # the application, for workers to inherit
+from web import app, http_worker, unread_body, wiring  # noqa: E402, F401  # the application, for workers to inherit
 from web.frontend_note import FrontendNote, hand_over  # noqa: E402
 from web.gunicorn_log import Log  # noqa: E402
 
@@ -75,6 +75,7 @@ forwarder_headers = ""
 raw_env = ["SCRIPT_NAME="]
 # A thousand requests may wait for one model, and as many connections be kept alive, while others are served.
 worker_connections = 4000
+http_worker.limit(_settings)
 backlog = 4096
 preload_app = False
 # One path for every instance of a user, and a thread in the master.

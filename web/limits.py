@@ -32,6 +32,15 @@ STRUCTURE = (VALUES, CONTAINERS, NAMES, DEPTH, DIGITS)
 
 # Of a body in chunks, counted while it is read.
 CHUNKS = Limit(65_536, "chunks of a body with `Transfer-Encoding: chunked`")
+# Of the bytes of a body, before any of it is read. Routes of inference have the limit LOCALAI_UPLOAD_LIMIT.
+LOGIN_BODY = Limit(16 * 1024, "bytes: `POST /api/auth/token-login`")
+NODE_BODY = Limit(2 * 1024 * 1024, "bytes: registration, heartbeat and report of an agent")
+SMALL_BODY = Limit(64 * 1024, "bytes: every other route that is no inference")
+#: A body arrives whole in so many seconds, or at so many bytes a second.
+BODY_S, BODY_BYTES_PER_S = 30.0, 16 * 1024
+#: How long the head of the first request of a connection may take.
+FIRST_HEAD_S = 30.0
+BODIES = (LOGIN_BODY, NODE_BODY, SMALL_BODY)
 
 # Of fields, checked before the items are looked at.
 MESSAGES = Limit(4096, "`messages` of a chat")
@@ -82,6 +91,25 @@ def limits_page() -> str:
         "holds, and a web process that parses a body serves no other request meanwhile, so that has limits too.",
         "No body of 15 MB, whatever it holds, makes the other requests of its process wait for more than 300 ms at a",
         "time; `make bench` measures it ([bench](bench.md)).",
+        "",
+        "## Bytes and time of a body",
+        "",
+        "A body above a limit is refused with 413 `request_too_large`, by its `Content-Length` before any of it is",
+        "read; one without a length is read up to the limit. Keys and credentials in headers are checked before.",
+        "",
+        *_table(BODIES),
+        "",
+        f"The body of any route arrives within {BODY_S:g} seconds, or at {BODY_BYTES_PER_S:,} bytes",
+        "a second or more, else it is refused with 408 `request_timeout`. The head of the first request of a",
+        f"connection has {FIRST_HEAD_S:g} seconds; a connection whose head is late is closed.",
+        "",
+        "## Connections",
+        "",
+        "A web process has 4,000 places. Connections that showed no accepted key, session or credential may have",
+        "three quarters of them, and `LOCALAI_CONNECTIONS_PER_ADDRESS` for one client address (one /64 network with",
+        "IPv6; trusted proxies have the bound in total only). A new connection is not refused: above a bound the",
+        "oldest one that showed none is closed, of the address that has most of them.",
+        "`localai_connections_closed_total` counts these.",
         "",
         "## Structure of a body",
         "",

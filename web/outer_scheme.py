@@ -1,38 +1,34 @@
-"""Scheme of a request as its client used it, for requests that come through a proxy."""
+"""Scheme and client of a request as they were before a proxy, for requests that come through one."""
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
-HEADER = "X-Forwarded-Proto"
-_KEY = "HTTP_X_FORWARDED_PROTO"
+from web.proxies import Proxies
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+HEADER = "X-Forwarded-Proto"
+#: The address of the client in a request's environment.
+CLIENT = "localai.client"
+_SCHEME_KEY, _HOPS_KEY = "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_FOR"
 
 
 class OuterScheme:
-    """WSGI middleware: sets `wsgi.url_scheme` from X-Forwarded-Proto if the peer is a trusted proxy.
+    """WSGI middleware: sets `wsgi.url_scheme` from X-Forwarded-Proto if the peer is a trusted proxy, and the address
+    of the client from X-Forwarded-For.
 
-    The first part counts, in any case; every other header about the scheme is ignored.
+    Of the scheme the first part counts, in any case; every other header about the scheme is ignored.
     """
 
     def __init__(self, application: Callable[..., Iterable[bytes]], trusted: Iterable[str]) -> None:
         self._application = application
-        self._trusted = tuple(ipaddress.ip_network(text, strict=False) for text in trusted)
+        self._proxies = Proxies(trusted)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if _KEY in environ and self._is_trusted(environ):
-            scheme = str(environ[_KEY]).partition(",")[0].strip().lower()
+        peer = str(environ.get("REMOTE_ADDR", ""))
+        environ[CLIENT] = self._proxies.client_of(peer, str(environ.get(_HOPS_KEY, "")))
+        if _SCHEME_KEY in environ and self._proxies.trusts(peer):
+            scheme = str(environ[_SCHEME_KEY]).partition(",")[0].strip().lower()
             if scheme in ("http", "https"):
                 environ["wsgi.url_scheme"] = scheme
         return self._application(environ, start_response)
-
-    def _is_trusted(self, environ: Mapping[str, Any]) -> bool:
-        try:
-            peer = ipaddress.ip_address(str(environ.get("REMOTE_ADDR", "")).partition("%")[0])
-        except ValueError:
-            return False
-        mapped = getattr(peer, "ipv4_mapped", None)
-        return any((mapped or peer) in network for network in self._trusted)

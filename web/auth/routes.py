@@ -9,7 +9,8 @@ from flask import Blueprint, Response, jsonify, request
 from localai.errors import BadInput, NotAuthenticated
 from web.access import Access, open_to
 from web.auth.sessions import COOKIE, SESSION_S, sessions
-from web.body import read_json_object
+from web.body import read_json_object, takes
+from web.limits import LOGIN_BODY
 
 blueprint = Blueprint("auth", __name__)
 
@@ -20,6 +21,7 @@ _ADMIN = {"id": "legacy-api-key", "name": "API key", "role": "admin"}
 
 @blueprint.post("/api/auth/token-login")
 @open_to(Access.ANYBODY)
+@takes(LOGIN_BODY)
 def token_login() -> Response:
     """Exchange the admin key for a session. The key itself goes into no cookie."""
     value = sessions().begin(_token(read_json_object()))

@@ -11,7 +11,7 @@ from localai.errors import BackendError
 from localai.inference.streams import estimated_tokens
 from protos import backend_pb2
 from web.access import Access, open_to
-from web.body import read_json_object
+from web.body import read_json_object, takes
 from web.client_watch import ClientWatch
 from web.openai.models import usable_config
 from web.openai.responses import named
@@ -26,6 +26,7 @@ blueprint = Blueprint("jina_rerank", __name__)
 @blueprint.post("/v1/rerank")
 @blueprint.post("/rerank")
 @open_to(Access.USER)
+@takes(None)
 def rerank() -> Response:
     call = read_rerank(read_json_object())
     note(model=call.model)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify, request
 
 from web.access import Access, open_to
-from web.body import read_json_object
+from web.body import read_json_object, takes
 from web.identity import bearer
+from web.limits import NODE_BODY
 from web.schemas.nodes import read_heartbeat
 from web.services import services
 
@@ -15,6 +16,7 @@ blueprint = Blueprint("node_heartbeat", __name__)
 
 @blueprint.post("/api/node/<node_id>/heartbeat")
 @open_to(Access.NODE)
+@takes(NODE_BODY)
 def heartbeat(node_id: str) -> Response:
     """404 for an unknown node, 409 for a life of the agent that was replaced."""
     node = services().node_keys.require_node(node_id, bearer(request.headers))

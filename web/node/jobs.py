@@ -9,8 +9,9 @@ from localai.ids import JobId
 from localai.jobs.operation_rules import Report
 from localai.nodes.host_rules import check_process_addresses
 from web.access import Access, open_to
-from web.body import read_json_object
+from web.body import read_json_object, takes
 from web.identity import bearer
+from web.limits import NODE_BODY
 from web.schemas.nodes import read_claim
 from web.services import services
 
@@ -32,6 +33,7 @@ def claim(node_id: str, job_id: str) -> Response:
 
 @blueprint.post("/api/node/<node_id>/report")
 @open_to(Access.NODE)
+@takes(NODE_BODY)
 def report(node_id: str) -> Response:
     """What the rows say to each operation; 409 when a newer life of the agent is registered.
 

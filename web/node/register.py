@@ -7,8 +7,9 @@ from flask import Blueprint, Response, jsonify, request
 from localai.errors import BadInput
 from localai.nodes.rules import NodeType
 from web.access import Access, open_to
-from web.body import read_json_object
+from web.body import read_json_object, takes
 from web.identity import bearer
+from web.limits import NODE_BODY
 from web.schemas.nodes import read_heartbeat, read_registration
 from web.services import services
 
@@ -17,6 +18,7 @@ blueprint = Blueprint("node_register", __name__)
 
 @blueprint.post("/api/node/register")
 @open_to(Access.NODE)
+@takes(NODE_BODY)
 def register() -> Response:
     """201 with the node's id, the number of this life, and the credential of all later calls, shown once."""
     found = services()

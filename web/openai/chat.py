@@ -17,7 +17,7 @@ from localai.inference.streams import AnswerReader, whole
 from localai.models.config import ModelConfig
 from protos import backend_pb2
 from web.access import Access, open_to
-from web.body import read_json_object
+from web.body import read_json_object, takes
 from web.client_watch import ClientWatch
 from web.cold_stream import wants_loading
 from web.errors import stream_body
@@ -40,6 +40,7 @@ blueprint = Blueprint("openai_chat", __name__)
 @blueprint.post("/v1/chat/completions")
 @blueprint.post("/chat/completions")
 @open_to(Access.USER)
+@takes(None)
 def chat_completions() -> Response:
     call = read_chat(read_json_object(), request_id())
     note(model=call.model)

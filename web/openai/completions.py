@@ -18,7 +18,7 @@ from localai.inference.streams import AnswerReader, Totals, whole
 from localai.models.config import ModelConfig
 from protos import backend_pb2
 from web.access import Access, open_to
-from web.body import read_json_object
+from web.body import read_json_object, takes
 from web.client_watch import ClientWatch, LentWatch, Watch
 from web.cold_stream import wants_loading
 from web.errors import stream_body
@@ -48,6 +48,7 @@ Options = backend_pb2.PredictOptions
 @blueprint.post("/completions")
 @blueprint.post("/v1/engines/<path:engine>/completions")
 @open_to(Access.USER)
+@takes(None)
 def completions(engine: str = "") -> Response:
     call = read_completion(with_model(read_json_object(), engine))
     note(model=call.model)

@@ -14,7 +14,7 @@ from localai.errors import BackendError, BadInput
 from localai.inference.streams import estimated_tokens
 from protos import backend_pb2
 from web.access import Access, open_to
-from web.body import read_json_object
+from web.body import read_json_object, takes
 from web.client_watch import ClientWatch, Watch
 from web.fan_out import side_by_side
 from web.openai.models import usable_config, with_model
@@ -37,6 +37,7 @@ Vector = Found[backend_pb2.EmbeddingResult]
 @blueprint.post("/embeddings")
 @blueprint.post("/v1/engines/<path:engine>/embeddings")
 @open_to(Access.USER)
+@takes(None)
 def embeddings(engine: str = "") -> Response:
     call = read_embeddings(with_model(read_json_object(), engine))
     note(model=call.model)

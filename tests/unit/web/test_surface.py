@@ -9,7 +9,7 @@ import pytest
 
 from localai.errors import StorageUnavailable
 from tests.fakes.inference import says
-from tests.fakes.web import KEY, WebBench
+from tests.fakes.web import KEY, NODE_ID, NODE_TOKEN, WebBench
 from web.access import Access
 
 pytestmark = pytest.mark.unit
@@ -292,3 +292,47 @@ def test_the_models_page_shows_how_loaded_each_is(bench: WebBench) -> None:
     assert states == {"loaded-one": "loaded", "loading-one": "staging", "idle-one": "unloaded"}
     assert body["models"][1]["replicas"][0]["node"] == "one"
     assert [problem["file"] for problem in body["problems"]] == ["broken.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "most"),
+    [
+        ("/api/auth/token-login", {}, 16 * 1024),
+        (f"/api/node/{NODE_ID}/heartbeat", {"Authorization": f"Bearer {NODE_TOKEN}"}, 2 * 1024 * 1024),
+        (f"/api/node/{NODE_ID}/report", {"Authorization": f"Bearer {NODE_TOKEN}"}, 2 * 1024 * 1024),
+        (f"/api/node/{NODE_ID}/jobs/x/claim", {"Authorization": f"Bearer {NODE_TOKEN}"}, 64 * 1024),
+        ("/backend/load", {"x-api-key": KEY}, 64 * 1024),
+    ],
+)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_route_reads_no_more_than_it_takes(
+    bench: WebBench, path: str, headers: dict[str, str], most: int, chunked: bool
+) -> None:
+    read: list[int] = []
+
+    class Endless:
+        def read(self, size: int) -> bytes:
+            read.append(size)
+            return b" " * size
+
+    environ: dict[str, Any] = {"wsgi.input": Endless()}
+    if chunked:
+        environ |= {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
+    else:
+        environ |= {"CONTENT_LENGTH": str(most + 1)}
+    response = bench.client.post(path, headers=headers, environ_overrides=environ)
+    assert response.status_code == 413, response.get_data(as_text=True)
+    assert str(most) in response.get_data(as_text=True)
+    assert sum(read) <= (most + 1 if chunked else 0)
+
+
+def test_a_body_that_is_late_is_408(bench: WebBench) -> None:
+    class Late:
+        def read(self, size: int) -> bytes:
+            raise TimeoutError
+
+    response = bench.client.post(
+        "/api/auth/token-login", environ_overrides={"wsgi.input": Late(), "CONTENT_LENGTH": "9"}
+    )
+    assert response.status_code == 408
+    assert "30 seconds" in response.get_json()["error"]["message"]
