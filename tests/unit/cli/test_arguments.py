@@ -49,5 +49,5 @@ def test_a_running_process_shows_no_secret_of_its_command_line() -> None:
     )
     known, shown = done.stdout.splitlines()
     assert "äquator-key" in known and "redis://:pw@h/0" in known, "the program still knows its arguments"
-    assert "key" not in shown.replace("--api-key", "") and ":pw@" not in shown
+    assert "quator-key" not in shown and ":pw@" not in shown
     assert "--api-key" in shown and shown.endswith("end\\x00")
