@@ -8,6 +8,7 @@
     │   ├── BodyTooSlow
     │   └── RequestTooComplex     the structure of a body would cost too much, whatever its size
     ├── NotAuthenticated      no key, or a wrong one
+    ├── TooManyLogins         too many wrong keys from one address
     ├── NotAuthorized         a key that may not do this
     ├── NotFound              nothing of that name or id
     │   ├── ModelNotFound
@@ -154,6 +155,14 @@ class RequestTooComplex(BadInput):
 
 class NotAuthenticated(LocalAIError):
     """A key is required: send it as `Authorization: Bearer <key>`."""
+
+
+class TooManyLogins(LocalAIError):
+    """Too many logins failed."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.retry_after_s = int(wait_s) + 1
+        super().__init__(f"too many logins failed; the next one is looked at in {self.retry_after_s} seconds")
 
 
 class NotAuthorized(LocalAIError):

@@ -139,6 +139,14 @@ CONNECTIONS_CLOSED = _counter(
     "connection had no request).",
     FRONTEND,
 )
+CREDENTIALS_REFUSED = _counter(
+    "localai_credentials_refused_total",
+    ("kind",),
+    "requests",
+    "Requests with a wrong credential. Kind: login (a wrong key, or too many before), key (in a header), session (a "
+    "cookie), node (the credential of a node, or a registration token). Requests that show none do not count.",
+    FRONTEND,
+)
 WAITERS = _gauge("localai_waiters", ("model",), "requests", "Requests that wait for a load at this moment.", FRONTEND)
 
 # Jobs

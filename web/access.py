@@ -10,13 +10,16 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeVar
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 
-from localai.errors import NotAuthenticated
+from localai import callers, metrics
+from localai.callers import Caller
+from localai.errors import LocalAIError, NotAuthenticated, TooManyLogins
 from web import connections
 from web.auth.sessions import COOKIE, CSRF_HEADER, Sessions, sessions
 from web.errors import WriteWithoutToken
 from web.identity import Keys, presented_keys
+from web.request_log import client_address, note
 from web.services import services
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -59,8 +62,10 @@ def check_access(app: Flask) -> None:
         if view is None or access_of(view) in (Access.ANYBODY, Access.NODE):
             return
         keys = services().keys
-        if not any(keys.accept(key) for key in presented_keys(request.headers)):
-            _check_cookies(keys, sessions())
+        shown = next((key for key in presented_keys(request.headers) if keys.accept(key)), None)
+        name = _check_cookies(keys, sessions()) if shown is None else callers.key_name(shown)
+        note(key=name)
+        callers.begin(Caller(client_address(), name))
         connections.vouch()
 
     def end(response: Response) -> Response:
@@ -74,14 +79,35 @@ def check_access(app: Flask) -> None:
     app.after_request(end)
 
 
-def _check_cookies(keys: Keys, known: Sessions) -> None:
-    """A browser sends cookies also with what another site makes it write; a header of ours that site cannot add."""
+def count_refusal(error: LocalAIError) -> None:
+    """Count a credential that was refused."""
+    view = current_app.view_functions.get(request.endpoint or "")
+    if view is None or not isinstance(error, NotAuthenticated | TooManyLogins):
+        return
+    if access_of(view) is Access.ANYBODY:
+        kind = "login"
+    elif access_of(view) is Access.NODE:
+        kind = "node" if request.headers.get("Authorization") else ""
+    elif any(presented_keys(request.headers)):
+        kind = "key"
+    else:
+        kind = "session" if request.cookies.get(COOKIE) or request.cookies.get("token") else ""
+    if kind:
+        metrics.CREDENTIALS_REFUSED.labels(kind).inc()
+
+
+def _check_cookies(keys: Keys, known: Sessions) -> str:
+    """The short digest of the key behind a cookie.
+
+    A browser sends cookies also with what another site makes it write; a header of ours that site cannot add.
+    """
     session, shown = request.cookies.get(COOKIE), request.headers.get(CSRF_HEADER, "")
     if session and known.accept(session):
-        may_write = known.may_write(session, shown)
+        may_write, name = known.may_write(session, shown), known.key_name(session)
     elif keys.accept(request.cookies.get("token", "")):
-        may_write = bool(shown)
+        may_write, name = bool(shown), callers.key_name(request.cookies.get("token", ""))
     else:
         raise NotAuthenticated
     if request.method not in _READS and not may_write:
         raise WriteWithoutToken
+    return name

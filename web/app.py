@@ -18,8 +18,8 @@ from web.admin import models as admin_models
 from web.admin import node_logs as admin_node_logs
 from web.admin import nodes as admin_nodes
 from web.admin import retries as admin_retries
+from web.auth import attempts, sessions
 from web.auth import routes as auth
-from web.auth import sessions
 from web.jina import rerank as jina_rerank
 from web.node import drain as node_drain
 from web.node import files as node_files
@@ -88,6 +88,7 @@ def serve(app: Flask, built: services.Services) -> Flask:
     app.config["BODY_LIMIT_BYTES"] = built.settings.upload_limit_mb * MIB
     services.install(app, built)
     sessions.install(app, sessions.Sessions(built.keys))
+    attempts.install(app, attempts.Attempts())
     app.wsgi_app = OuterScheme(app.wsgi_app, built.settings.trusted_proxies)  # type: ignore[method-assign]
     return app
 
@@ -126,6 +127,8 @@ def _refuse_nul() -> None:
 
 def _harden(response: Response) -> Response:
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    if response.mimetype == "application/json":
+        response.headers.setdefault("Cache-Control", "no-store")
     if response.mimetype == "text/html":
         response.headers.setdefault("Content-Security-Policy", _POLICY)
         response.headers.setdefault("Referrer-Policy", "no-referrer")
@@ -134,6 +137,7 @@ def _harden(response: Response) -> Response:
 
 def _refuse(error: LocalAIError) -> Response:
     """An error of ours, in the shape of the surface that was asked."""
+    access.count_refusal(error)
     if isinstance(error, NotAuthenticated) and pages.is_for_a_person():
         return pages.to_sign_in()
     row = errors.row_of(error)

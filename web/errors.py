@@ -66,6 +66,12 @@ TABLE: dict[type[LocalAIError], Row] = {
         413, "request_too_complex", _INVALID, "The body holds more than its structure may ([limits](limits.md))."
     ),
     errors.NotAuthenticated: Row(401, "invalid_api_key", _INVALID, "No key, or a wrong one."),
+    errors.TooManyLogins: Row(
+        429,
+        "too_many_logins",
+        "rate_limit_error",
+        "Ten logins of this address failed within a minute, or ten of all addresses and one of this address.",
+    ),
     errors.NotAuthorized: Row(403, "not_allowed", "authorization_error", "The key may not do this."),
     WriteWithoutToken: Row(
         403,

@@ -42,6 +42,10 @@ class Keys:
         """What sessions of this key are signed with; None where it is not one of the keys."""
         return _secret(_digest(key)) if self.accept(key) else None
 
+    def name_of(self, secret: bytes) -> str:
+        """The short digest of the key whose sessions are signed with a secret."""
+        return next((digest.hex()[:8] for digest in self._digests if _secret(digest) == secret), "")
+
     def secrets(self) -> tuple[bytes, ...]:
         """What sessions of each key are signed with."""
         return tuple(_secret(digest) for digest in self._digests)

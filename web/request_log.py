@@ -12,10 +12,11 @@ from typing import Any
 
 from flask import Flask, Response, g, request
 
-from localai import logs
+from localai import callers, logs
 from localai.clock import boottime
 from localai.db.engine import statement_count
 from localai.ids import new_id
+from web.outer_scheme import CLIENT
 
 log = logs.get("web.request")
 
@@ -27,6 +28,11 @@ _QUIET = frozenset({"/healthz", "/readyz"})
 def request_id() -> str:
     """The id of the request under way."""
     return str(g.request_id)
+
+
+def client_address() -> str:
+    """The address of the client of the request under way; behind a trusted proxy the one that the proxy names."""
+    return str(request.environ.get(CLIENT) or request.remote_addr or "")
 
 
 def note(**fields: object) -> None:
@@ -41,6 +47,7 @@ def install(app: Flask) -> None:
         g.started_at, g.statements = boottime(), statement_count()
         g.request_id = _incoming() or new_id()
         g.log_fields = {}
+        callers.begin(None)  # the greenlet of a connection serves its requests one after another
 
     def end(response: Response) -> Response:
         response.headers["X-Request-Id"] = response.headers["X-Correlation-ID"] = g.request_id
@@ -69,7 +76,7 @@ class _Line:
     def __init__(self, status: int) -> None:
         self._started_at, self._statements = g.started_at, g.statements
         self._values: dict[str, Any] = {"method": request.method, "path": request.path, "status": status}
-        self._request_id, self._fields = g.request_id, g.log_fields
+        self._request_id, self._fields, self._client = g.request_id, g.log_fields, client_address()
 
     def write(self) -> None:
         level = logging.DEBUG if self._values["path"] in _QUIET else logging.INFO
@@ -79,6 +86,7 @@ class _Line:
             **self._values,
             "ms": round((boottime() - self._started_at) * 1000, 1),
             "request_id": self._request_id,
+            "client": self._client,
             "sql": statement_count() - self._statements,
             **self._fields,
         }

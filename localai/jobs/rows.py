@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import CursorResult, RowMapping
 
-from localai import crash_points
+from localai import callers, crash_points
 from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWork
 from localai.jobs.event_rules import (
@@ -87,7 +87,10 @@ def one_job(result: CursorResult[Any]) -> Job | None:
 
 
 def record(uow: UnitOfWork, event: str, job: Job, actor: str, detail: Mapping[str, Any] | None = None) -> None:
-    """Write the event of an accepted move; ``job`` is the row after it."""
+    """Write the event of an accepted move; ``job`` is the row after it. It names the caller whose key asked for it."""
+    caller = callers.current()
+    if caller is not None:
+        detail = {**(detail or {}), **caller.to_json()}
     uow.execute(
         SQL["record_event"],
         {

@@ -6,11 +6,15 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
+from localai.callers import key_name
 from localai.errors import BadInput, NotAuthenticated
 from web.access import Access, open_to
+from web.auth.attempts import attempts
 from web.auth.sessions import COOKIE, SESSION_S, sessions
 from web.body import read_json_object, takes
+from web.connections import client_of
 from web.limits import LOGIN_BODY
+from web.request_log import client_address, note
 
 blueprint = Blueprint("auth", __name__)
 
@@ -24,9 +28,14 @@ _ADMIN = {"id": "legacy-api-key", "name": "API key", "role": "admin"}
 @takes(LOGIN_BODY)
 def token_login() -> Response:
     """Exchange the admin key for a session. The key itself goes into no cookie."""
-    value = sessions().begin(_token(read_json_object()))
+    address = client_of(client_address())
+    attempts().check(address)
+    token = _token(read_json_object())
+    value = sessions().begin(token)
     if value is None:
+        attempts().failed(address)
         raise NotAuthenticated("this key is not the admin key of this server")
+    note(key=key_name(token))
     response = jsonify({"user": _ADMIN, "csrf_token": sessions().csrf_token(value), "expires_in": SESSION_S})
     response.set_cookie(COOKIE, value, max_age=SESSION_S, httponly=True, samesite="Strict", secure=_by_https())
     return response
@@ -56,9 +65,7 @@ def status() -> Response:
     }
     if signed_in:
         body["csrf_token"] = sessions().csrf_token(value)
-    response = jsonify(body)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return jsonify(body)
 
 
 def forget(response: Response) -> None:

@@ -39,6 +39,11 @@ class Sessions:
         secret = self._keys.secret_of(key)
         return None if secret is None else self._signer(secret).sign(secrets.token_urlsafe(12)).decode()
 
+    def key_name(self, value: str | None) -> str:
+        """The short digest of the key that a session came from; empty for no session."""
+        secret = self._secret(value)
+        return "" if secret is None else self._keys.name_of(secret)
+
     def accept(self, value: str | None) -> bool:
         """Whether this is a session that has neither ended nor lost its key."""
         return self._secret(value) is not None

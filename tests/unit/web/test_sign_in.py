@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from tests.fakes.web import KEY, WebBench
+from localai import callers, metrics
+from localai.callers import Caller, key_name
+from tests.fakes.web import KEY, NODE_ID, WebBench
 from web.auth.sessions import AHEAD_S, COOKIE, CSRF_HEADER, SESSION_S, Sessions
 from web.identity import Keys
 
@@ -210,3 +212,91 @@ def test_the_status_says_who_is_there_and_how_to_write(bench: WebBench) -> None:
 def test_the_status_with_a_stale_cookie_says_nobody(bench: WebBench) -> None:
     bench.client.set_cookie(COOKIE, "stale")
     assert bench.client.get("/api/auth/status").get_json()["user"] is None
+
+
+def refused(kind: str) -> float:
+    return float(metrics.CREDENTIALS_REFUSED.labels(kind)._value.get())
+
+
+def test_after_ten_wrong_keys_an_address_waits_also_with_the_right_one(bench: WebBench) -> None:
+    there = {"environ_base": {"REMOTE_ADDR": "192.0.2.1"}}
+    before = refused("login")
+    for _ in range(10):
+        assert sign_in(bench, "wrong", **there).status_code == 401
+    for key in ("wrong", KEY):
+        response = sign_in(bench, key, **there)
+        assert response.status_code == 429
+        assert 0 < int(response.headers["Retry-After"]) <= 61
+        assert response.get_json()["error"]["code"] == "too_many_logins"
+    assert refused("login") - before == 12
+    assert sign_in(bench, environ_base={"REMOTE_ADDR": "192.0.2.2"}).status_code == 200
+
+
+def test_clients_of_a_proxy_are_told_apart(bench: WebBench) -> None:
+    for _ in range(11):
+        sign_in(bench, "wrong", headers={"X-Forwarded-For": "192.0.2.1"})
+    assert sign_in(bench, headers={"X-Forwarded-For": "192.0.2.1"}).status_code == 429
+    assert sign_in(bench, headers={"X-Forwarded-For": "192.0.2.2"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "headers"),
+    [
+        ("key", "/v1/models", {"x-api-key": "wrong"}),
+        ("key", "/v1/models", {"Authorization": "Bearer wrong"}),
+        ("node", f"/api/node/{NODE_ID}/models", {"Authorization": "Bearer wrong"}),
+    ],
+)
+def test_a_refused_credential_is_counted(bench: WebBench, kind: str, path: str, headers: dict[str, str]) -> None:
+    before = refused(kind)
+    assert bench.client.get(path, headers=headers).status_code == 401
+    assert refused(kind) == before + 1
+
+
+def test_a_refused_session_is_counted(bench: WebBench) -> None:
+    before = refused("session")
+    bench.client.set_cookie(COOKIE, "wrong")
+    assert bench.client.get("/v1/models").status_code == 401
+    assert refused("session") == before + 1
+
+
+def test_a_request_without_a_credential_is_no_refused_one(bench: WebBench) -> None:
+    before = [refused(kind) for kind in ("login", "key", "session", "node")]
+    assert bench.client.get("/v1/models").status_code == 401
+    assert [refused(kind) for kind in ("login", "key", "session", "node")] == before
+
+
+@pytest.mark.parametrize(("path", "status"), [("/api/auth/status", 200), ("/v1/models", 401), ("/no/such/route", 404)])
+def test_no_answer_in_json_is_kept_by_a_cache(bench: WebBench, path: str, status: int) -> None:
+    response = bench.client.get(path)
+    assert response.mimetype == "application/json"
+    assert response.headers["Cache-Control"] == "no-store"
+
+
+def fields_of(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
+    found: dict[str, Any] = [record for record in caplog.records if record.name == "web.request"][-1].fields  # type: ignore[attr-defined]
+    return found
+
+
+def test_the_line_of_a_request_names_its_client_and_the_digest_of_its_key(
+    bench: WebBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "web.request")
+    bench.client.get("/v1/models", headers={"x-api-key": KEY, "X-Forwarded-For": "192.0.2.1"})
+    assert (fields_of(caplog)["client"], fields_of(caplog)["key"]) == ("192.0.2.1", key_name(KEY))
+    sign_in(bench)
+    assert fields_of(caplog)["key"] == key_name(KEY)
+    bench.client.get("/v1/models")
+    assert fields_of(caplog)["key"] == key_name(KEY), "of the session"
+    bench.client.get(
+        "/v1/models", headers={"x-api-key": "wrong", "Cookie": ""}, environ_base={"REMOTE_ADDR": "192.0.2.9"}
+    )
+    assert fields_of(caplog)["client"] == "192.0.2.9"
+    assert KEY not in str([record.__dict__ for record in caplog.records])
+
+
+def test_events_of_a_request_name_its_caller_and_the_next_request_has_another(bench: WebBench) -> None:
+    bench.client.get("/v1/models", headers={"x-api-key": KEY, "X-Forwarded-For": "192.0.2.1"})
+    assert callers.current() == Caller("192.0.2.1", key_name(KEY))
+    bench.client.get("/v1/models", headers={"x-api-key": "wrong"})
+    assert callers.current() is None
