@@ -8,6 +8,8 @@ from localai.clock import boottime
 
 #: How long one request computes before the others have their turn: short beside the time to a first token.
 SLICE_S = 0.01
+#: Not zero: after a pause of zero the loop looks for what others wait for at every fiftieth time only.
+_PAUSE_S = 1e-4
 
 
 class Turns:
@@ -20,10 +22,10 @@ class Turns:
         """Let the others run, if this work has run for its slice."""
         if boottime() - self._since < SLICE_S:
             return
-        gevent.sleep(0)
+        gevent.sleep(_PAUSE_S)
         self._since = boottime()
 
     def give_now(self) -> None:
         """Let the others run before a step that cannot be interrupted."""
-        gevent.sleep(0)
+        gevent.sleep(_PAUSE_S)
         self._since = boottime()

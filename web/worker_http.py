@@ -7,7 +7,9 @@ import json
 from contextlib import closing
 from typing import Any, Protocol
 
-from localai.errors import BadInput, NodeUnreachable, NotFound, WorkerRefused
+from localai.errors import BadInput, NodeUnreachable, NotFound, RequestTooComplex, WorkerRefused
+from web import structure_rules
+from web.turns import Turns
 
 #: A worker answers from memory and files of its own.
 TIMEOUT_S = 10.0
@@ -15,6 +17,8 @@ TIMEOUT_S = 10.0
 PROBE_TIMEOUT_S = 3.0
 #: More than any answer of ours.
 _LIMIT_BYTES = 16 * 1024 * 1024
+#: Of the worker's own words in an error.
+_TEXT_CHARACTERS = 1000
 
 
 class WorkerSilent(NodeUnreachable):
@@ -38,12 +42,17 @@ def get_json(node: HasHttp, target: str, token: str) -> Any:
     """
     status, body = _ask(node, target, token)
     try:
+        turns = Turns()
+        for _ in structure_rules.check(body):
+            turns.give()
         answer = json.loads(body)
-    except ValueError:
+    except RequestTooComplex:
+        raise WorkerRefused(f"worker {node.name} answered with status {status} and too much in its JSON") from None
+    except (ValueError, RecursionError):
         raise WorkerRefused(f"worker {node.name} answered with status {status} and no JSON") from None
     if status == http.client.OK:
         return answer
-    text = str(answer.get("error", "")) if isinstance(answer, dict) else ""
+    text = str(answer.get("error", ""))[:_TEXT_CHARACTERS] if isinstance(answer, dict) else ""
     if status == http.client.NOT_FOUND:
         raise NotFound(f"{node.name}: {text}")
     if status == http.client.BAD_REQUEST:

@@ -10,7 +10,20 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench import cold, counting, fences, memory, node_queue, peers, report, staging, streams, waiting, warm
+from tests.bench import (
+    bodies,
+    cold,
+    counting,
+    fences,
+    memory,
+    node_queue,
+    peers,
+    report,
+    staging,
+    streams,
+    waiting,
+    warm,
+)
 from tests.bench.machine import Quiet, description
 from tests.bench.report import Row
 from tests.bench.stand import FULL, QUICK, Stand, stand
@@ -25,6 +38,7 @@ MEASURES: dict[str, Measure] = {
     "fences": fences.measure,
     "staging": staging.measure,
     "counting": counting.measure,
+    "bodies": bodies.measure,
     "memory": memory.measure,
 }
 #: Only when named: they need a program of others.

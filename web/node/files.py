@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import gevent
 from flask import Blueprint, Response, request
 
 from localai.errors import NotAuthorized, NotFound
@@ -21,6 +20,7 @@ from localai.whole_numbers import whole_number
 from web.access import Access, open_to
 from web.identity import bearer
 from web.services import services
+from web.turns import Turns
 
 blueprint = Blueprint("node_files", __name__)
 
@@ -105,7 +105,7 @@ class _Pieces:
 
     def __init__(self, path: Path, wanted: Range) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._offset, self._left = wanted.start, wanted.length
+        self._offset, self._left, self._turns = wanted.start, wanted.length, Turns()
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -113,7 +113,7 @@ class _Pieces:
     def __next__(self) -> bytes:
         if not self._left:
             raise StopIteration
-        gevent.sleep(0)
+        self._turns.give()
         piece = os.pread(self._file, min(PIECE_BYTES, self._left), self._offset)
         if not piece:
             raise EOFError("the file became shorter while it was sent")

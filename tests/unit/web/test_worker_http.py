@@ -42,6 +42,9 @@ def test_a_good_answer_is_its_json(answers: Any) -> None:
         ((401, b'{"error": "the token is needed"}'), WorkerRefused, "status 401: the token is needed", 502),
         ((500, b"[]"), WorkerRefused, "status 500", 502),
         ((200, b"<html>"), WorkerRefused, "no JSON", 502),
+        ((200, b"[" * 900), WorkerRefused, "too much", 502),
+        ((200, b"[" + b"1," * 500_000 + b"1]"), WorkerRefused, "too much", 502),
+        ((400, b'{"error": "' + b"x" * 5000 + b'"}'), BadInput, "^x{1000}$", 400),
     ],
 )
 def test_a_refusal_keeps_the_workers_words(
