@@ -165,6 +165,10 @@ class TooManyLogins(LocalAIError):
         super().__init__(f"too many logins failed; the next one is looked at in {self.retry_after_s} seconds")
 
 
+class JoinTokenRefused(NotAuthenticated):
+    """The join token does not open this registration."""
+
+
 class NotAuthorized(LocalAIError):
     """This key may not do that."""
 

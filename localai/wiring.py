@@ -43,6 +43,7 @@ from localai.loads.service import LoadService
 from localai.loads.store import PgLoadStore
 from localai.models.loader import ModelConfigs
 from localai.models.memory import ConfigMemory
+from localai.nodes.invitations import Invitations
 from localai.nodes.service import NodeService
 from localai.nodes.store import PgNodeStore
 from localai.observation.observer import Observer
@@ -82,6 +83,7 @@ class Rows:
     unloads: PgUnloadStore
     node_drains: PgDrainStore
     nodes: PgNodeStore[Moved]
+    invitations: Invitations
     replicas: PgReplicaStore
     frontends: PgFrontends
     drains: PgDrains
@@ -109,6 +111,7 @@ def make_rows(engine: Engine, settings: Settings) -> Rows:
         unloads=PgUnloadStore(units, windows, cuts=cuts),
         node_drains=PgDrainStore(units, windows),
         nodes=PgNodeStore(units, operations.new_incarnation),
+        invitations=Invitations(units),
         replicas=PgReplicaStore(units, cuts),
         frontends=PgFrontends(units, settings.frontend_lease_ttl_s),
         drains=PgDrains(units, cuts),
@@ -175,6 +178,7 @@ class FrontServices:
     drains: DrainService
     operations: OperationService
     nodes: NodeService[Moved]
+    invitations: Invitations
 
 
 def front_services(
@@ -204,6 +208,7 @@ def front_services(
         drains=DrainService(rows.node_drains, rows.jobs, announcer, bus),
         operations=OperationService(rows.operations, rows.jobs, announcer, env_of=env_of),
         nodes=node_service(rows, settings, announcer, bus),
+        invitations=rows.invitations,
     )
 
 

@@ -72,6 +72,12 @@ TABLE: dict[type[LocalAIError], Row] = {
         "rate_limit_error",
         "Ten logins of this address failed within a minute, or ten of all addresses and one of this address.",
     ),
+    errors.JoinTokenRefused: Row(
+        401,
+        "join_token_refused",
+        _INVALID,
+        "A worker registers with a join token that has expired, is for another name, or is another worker's.",
+    ),
     errors.NotAuthorized: Row(403, "not_allowed", "authorization_error", "The key may not do this."),
     WriteWithoutToken: Row(
         403,

@@ -14,6 +14,7 @@ from werkzeug.datastructures import Headers
 from localai.clock import boottime
 from localai.errors import NodeRemoved, NotAuthenticated, NotAuthorized, NotFound, Replaced
 from localai.ids import NodeId, is_uuid
+from localai.nodes.credentials import hash_of
 
 #: How long a node's credential is believed without asking the row again. An agent sends several calls a second.
 CREDENTIAL_AGE_S = 5.0
@@ -98,8 +99,15 @@ class ApprovedNode:
 class NodeKeys:
     """The registration token, which opens the registration only, and the per-node credentials."""
 
-    def __init__(self, nodes: Nodes, registration_token: str, *, clock: Callable[[], float] = boottime) -> None:
-        self._nodes, self._clock = nodes, clock
+    def __init__(
+        self,
+        nodes: Nodes,
+        registration_token: str,
+        *,
+        is_join_token: Callable[[str], bool] = lambda token: False,
+        clock: Callable[[], float] = boottime,
+    ) -> None:
+        self._nodes, self._is_join_token, self._clock = nodes, is_join_token, clock
         self._token = registration_token
         self._lock = threading.Lock()
         self._known: dict[tuple[str, bytes], float] = {}
@@ -109,10 +117,15 @@ class NodeKeys:
         """Whether a worker may register with this token; any token does where none is set."""
         return not self._token or hmac.compare_digest(_digest(self._token), _digest(token))
 
-    def require_registration(self, *tokens: str) -> None:
-        """Every place a registration shows the token in must show the right one. Raises NotAuthenticated."""
-        if not all(self.is_registration_token(token) for token in tokens):
+    def require_registration(self, token: str) -> str | None:
+        """The hash of a join token, None for the registration token. Raises NotAuthenticated for another text."""
+        if self._token and self.is_registration_token(token):
+            return None
+        if self._is_join_token(token):
+            return hash_of(token)
+        if self._token:
             raise NotAuthenticated("the registration token is wrong: set LOCALAI_REGISTRATION_TOKEN on the worker")
+        return None
 
     def require_node(self, node_id: str, token: str, *, secret_too: bool = False) -> NodeId:
         """The node a token belongs to. With ``secret_too`` the secret in its data folder counts as its credential.

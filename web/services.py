@@ -18,6 +18,7 @@ from localai.jobs.service import JobService
 from localai.loads.cancels import LoadCancels
 from localai.loads.service import LoadService
 from localai.models.loader import ModelConfigs
+from localai.nodes.invitations import Invitations
 from localai.nodes.service import NodeService
 from localai.routing.table import RoutingTable
 from localai.settings import Settings
@@ -65,6 +66,7 @@ class Services:
     jobs: JobService
     operations: OperationService
     nodes: NodeService[Moved]
+    invitations: Invitations
     replicas: ListsReplicas
     events: Events
     models_folder: Path

@@ -78,7 +78,7 @@ def build_services(settings: Settings | None = None) -> Services:
         quarantine_after=settings.quarantine_after,
     )
 
-    node_keys = NodeKeys(front.nodes, settings.registration_token)
+    node_keys = NodeKeys(front.nodes, settings.registration_token, is_join_token=front.invitations.knows)
 
     def start() -> None:
         counts.start()
@@ -114,6 +114,7 @@ def build_services(settings: Settings | None = None) -> Services:
         jobs=front.jobs,
         operations=front.operations,
         nodes=front.nodes,
+        invitations=front.invitations,
         replicas=rows.replicas,
         events=bus,
         models_folder=wiring.models_folder(settings),

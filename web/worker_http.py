@@ -36,7 +36,7 @@ class HasHttp(Protocol):
 
 
 def get_json(node: HasHttp, target: str, token: str) -> Any:
-    """The JSON of a worker's answer to ``GET target``, asked with the registration token.
+    """The JSON of a worker's answer to ``GET target``, asked with the token that its worker accepts.
 
     Raises NotFound and BadInput in the worker's own words, WorkerRefused for any other answer, WorkerSilent.
     """

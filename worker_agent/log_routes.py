@@ -22,10 +22,17 @@ Answer = tuple[str, str, bytes]
 
 
 class LogRoutes:
-    """Everything below ``/v1/``. The caller shows the registration token; without one anybody may ask."""
+    """Everything below ``/v1/``. The caller shows the registration token; without one anybody may ask.
+
+    A worker that joined with a join token shares no token with the frontends. They show the hash of its credential.
+    """
 
     def __init__(self, folder: Path, registration_token: str) -> None:
-        self._folder, self._token = folder, registration_token
+        self._folder, self._token, self._key = folder, registration_token, ""
+
+    def accept(self, key: str) -> None:
+        """Accept this text, too, from now on."""
+        self._key = key
 
     def __call__(self, environ: WSGIEnvironment) -> Answer:
         if not self._may_ask(environ.get("HTTP_AUTHORIZATION", "")):
@@ -53,7 +60,9 @@ class LogRoutes:
 
     def _may_ask(self, authorization: str) -> bool:
         shown = authorization.removeprefix("Bearer ").strip().encode("latin-1", "replace")
-        return not self._token or hmac.compare_digest(self._token.encode(), shown)
+        by_token = hmac.compare_digest(self._token.encode(), shown)
+        by_key = hmac.compare_digest(self._key.encode(), shown)
+        return not self._token or by_token or (by_key and self._key != "")
 
 
 def _json(status: str, value: object) -> Answer:

@@ -12,6 +12,7 @@ from localai.clock import boottime
 from localai.errors import BadSetting, NodeRemoved, StartRefused
 from localai.escapes import escaped
 from localai.nodes import secret_file
+from localai.nodes.credentials import hash_of
 from localai.nodes.names import default_name
 from localai.settings import Settings
 from tasks.broker import make_broker
@@ -100,11 +101,12 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
     lock = FolderLock(folders.data)
     agents: list[Agent] = []
     progress = Progress()
+    log_routes = LogRoutes(folders.logs, settings.registration_token)
     probes = ProbeServer(
         addresses.http_host,
         addresses.http_port,
         lambda: agents[0].not_ready() if agents else progress.reason,
-        LogRoutes(folders.logs, settings.registration_token),
+        log_routes,
     )
     frontends = Frontends(
         settings.register_to,
@@ -126,6 +128,7 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
         if registered is None:
             return 0
         frontends.use_credential(registered.node_token)
+        log_routes.accept(hash_of(registered.node_token))
         write_incarnation(folders.incarnation, registered)
         place = Place(
             settings=settings,

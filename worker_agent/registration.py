@@ -73,10 +73,10 @@ def register(
             if error.incarnation != after:
                 after = error.incarnation
                 continue
-        except NotAuthenticated:
+        except NotAuthenticated as error:
             raise StartRefused(
-                "the frontend does not accept this worker's registration token; "
-                "LOCALAI_REGISTRATION_TOKEN must be the same on both"
+                f"the frontend does not accept this worker's registration token: {error.message}; "
+                "LOCALAI_REGISTRATION_TOKEN must be the same on both, or a join token for this worker"
             ) from None
         except (NodeNameTaken, RegistrationsFull) as error:
             longest_s = TAKEN_RETRY_S

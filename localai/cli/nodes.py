@@ -13,14 +13,14 @@ from localai.cli.exit_codes import ExitCode
 from localai.cli.follow import finish, follow, timeout_option
 from localai.cli.options import with_settings
 from localai.cli.output import details, echo, echo_coloured, moment, output_option, print_json, size, state_style, table
-from localai.settings import Settings
+from localai.settings import Settings, parse_duration
 
 _wait_option = click.option("--wait", is_flag=True, help="Wait for the end of the job, and show what is left.")
 
 
 @click.group()
 def command() -> None:
-    """Show the machines that run models; approve, drain, resume and remove them."""
+    """Show the machines that run models; invite, approve, drain, resume and remove them."""
 
 
 @command.command("list")
@@ -87,6 +87,32 @@ def approve(settings: Settings, node: str, output: str) -> None:
         print_json(answer)
     else:
         echo(f"Node {found.get('name')} is approved.")
+
+
+@command.command()
+@click.argument("name", metavar="NAME")
+@click.option("--expires", metavar="DURATION", default="1h", show_default=True, help="Time in which the worker joins.")
+@output_option
+@with_settings("client")
+def invite(settings: Settings, name: str, expires: str, output: str) -> None:
+    """Make a token with which one worker joins as NAME, approved.
+
+    It takes the place of LOCALAI_REGISTRATION_TOKEN on that worker, is of use to the worker that shows it first and to
+    no other one, and is shown once. A newer token for the same name replaces an unused one.
+    """
+    try:
+        seconds = int(parse_duration(expires))
+    except ValueError as error:
+        raise click.BadParameter(f"{expires!r} is no duration such as 30m or 24h", param_hint="--expires") from error
+    answer = connect(settings).post("/api/nodes/invitations", {"name": name, "expires_in": seconds})
+    if output == "json":
+        print_json(answer)
+        return
+    joined, until = answer.get("name"), moment(answer.get("expires_at"))
+    echo(f"Node {joined} may join until {until}. On its machine, beside the URLs of frontends, queue and bus:")
+    echo()
+    echo(f"  export LOCALAI_REGISTRATION_TOKEN={answer.get('token')}")
+    echo(f"  localai worker --node-name {joined}")
 
 
 @command.command()

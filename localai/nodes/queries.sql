@@ -184,3 +184,29 @@ SELECT n.*, (SELECT s.since FROM silent_nodes s WHERE s.node_id = n.id) AS silen
 -- raise_routing_version --
 -- The last statement of every transaction that changes routability.
 UPDATE routing_version SET v = v + 1 RETURNING v;
+
+-- drop_unused_join_tokens --
+-- Of the name, because a newer token replaces them; and of every name once they are of no use.
+DELETE FROM join_tokens WHERE used_at IS NULL AND (node_name = %(name)s OR expires_at <= clock_timestamp());
+
+-- make_join_token --
+INSERT INTO join_tokens (id, token_hash, node_name, expires_at)
+VALUES (%(id)s, %(token_hash)s, %(name)s, clock_timestamp() + make_interval(secs => %(seconds)s))
+RETURNING expires_at;
+
+-- join_token --
+SELECT 1 FROM join_tokens WHERE token_hash = %(token_hash)s;
+
+-- lock_join_token --
+-- Held until the registration commits, so that two workers cannot both be the first.
+SELECT node_name, expires_at, secret_hash, clock_timestamp() AS now
+  FROM join_tokens WHERE token_hash = %(token_hash)s FOR UPDATE;
+
+-- bind_join_token --
+UPDATE join_tokens SET used_at = clock_timestamp(), secret_hash = %(secret_hash)s, node_id = %(node)s
+ WHERE token_hash = %(token_hash)s;
+
+-- log_key --
+-- The hash of the credential of a node that joined with a token of its own: its worker shows logs for it.
+SELECT n.credential_hash FROM nodes n
+ WHERE n.id = %(id)s AND EXISTS (SELECT 1 FROM join_tokens t WHERE t.node_id = n.id);

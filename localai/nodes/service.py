@@ -64,12 +64,12 @@ class NodeService(Generic[Moved]):
         self._vouched_hash = vouched_hash
         self._seen: set[NodeId] = set()
 
-    def register(self, registration: Registration) -> Registered:
+    def register(self, registration: Registration, join_token_hash: str | None = None) -> Registered:
         """Begin a new life of an agent. The agent vouches that nothing of an older life runs any more.
 
         Raises NotTheNextLife where it names another life than the newest one, NodeNameTaken where another worker
         reports under its name, BadInput for a new name that no node may have and for too many labels,
-        TooManyPendingNodes.
+        TooManyPendingNodes, JoinTokenRefused where it shows a join token that is not for it.
         """
         token = draw()
         named = registration.name in self._approve_names
@@ -80,7 +80,7 @@ class NodeService(Generic[Moved]):
             approve_own=named and not self._vouched_hash,
             vouched=vouched,
         )
-        row = self._store.register(registration, hash_of(token), terms)
+        row = self._store.register(registration, hash_of(token), terms, join_token_hash)
         if isinstance(row, Refused):
             log.warning("registration refused", extra=logs.fields(node_id=row.id, reason=row.reason))
             raise NodeNameTaken(row.reason)
@@ -169,6 +169,10 @@ class NodeService(Generic[Moved]):
         """Whether this is the secret in the data folder of the node's worker, in constant time."""
         stored = self._store.secret_hash(NodeId(node_id)) if is_uuid(node_id) else None
         return hmac.compare_digest(hash_of(secret), stored or "")
+
+    def log_key(self, node_id: str) -> str:
+        """What opens the logs of a worker that has no registration token; empty for a node whose worker has it."""
+        return (self._store.log_key(NodeId(node_id)) or "") if is_uuid(node_id) else ""
 
     def heard_of_replaced(self, node_id: str, token: str) -> bool:
         """Whether the token was the node's credential before a newer registration. Notes that its agent lives."""

@@ -12,6 +12,7 @@ from localai.db.queries import load_queries
 from localai.db.unit_of_work import UnitOfWork, UnitOfWorkFactory, repeated
 from localai.errors import BadInput, NotTheNextLife, TooManyPendingNodes
 from localai.ids import NodeId, new_id
+from localai.nodes import invitations
 from localai.nodes.admission_rules import Admission, KnownNode, Terms, decide, moves
 from localai.nodes.holding_rules import Holdings, promised_memory, promises_of
 from localai.nodes.name_rules import check_new
@@ -63,11 +64,12 @@ class PgNodeStore(Generic[Moved]):
         self._unit_of_work, self._new_life = unit_of_work, new_life
 
     def register(
-        self, registration: Registration, credential_hash: str, terms: Terms
+        self, registration: Registration, credential_hash: str, terms: Terms, join_token_hash: str | None = None
     ) -> RegisteredRow[Moved] | Refused:
         """Begin a new incarnation, end what older ones ran, and raise the routing version, or none of it.
 
-        A refusal is written to the row, for administrators. Raises NotTheNextLife, BadInput, TooManyPendingNodes.
+        A refusal is written to the row, for administrators. The first use of a join token is an
+        approval. Raises NotTheNextLife, BadInput, TooManyPendingNodes, JoinTokenRefused.
         """
         with self._unit_of_work() as uow:
             uow.execute(SQL["lock_name"], {"name": registration.name})
@@ -82,11 +84,12 @@ class PgNodeStore(Generic[Moved]):
             if row is not None and decision.admission is Admission.REFUSED:
                 uow.execute(SQL["refuse_registration"], _refusal(row.id, registration, decision.reason))
                 return Refused(id=NodeId(row.id), reason=decision.reason)
+            invited = join_token_hash is not None and invitations.first_use(uow, join_token_hash, registration)
             own = decision.admission in (Admission.ADMITTED, Admission.MOVED)
             status, approved = status_at_registration(
                 known=row is not None and decision.admission is Admission.ADMITTED,
                 approved=row is not None and row.approved,
-                approve=terms.approve or (terms.approve_own and own),
+                approve=terms.approve or invited or (terms.approve_own and own),
                 draining=row is not None and row.draining,
             )
             if row is None and not approved:
@@ -99,6 +102,8 @@ class PgNodeStore(Generic[Moved]):
                 "pending_reason": None if approved else (decision.reason or (row and row.pending_reason)),
             }
             registered = uow.execute(SQL["register_node"], parameters).mappings().one()
+            if invited and join_token_hash is not None:
+                invitations.bind(uow, join_token_hash, NodeId(registered["id"]), registration)
             moved = self._new_life(uow, NodeId(registered["id"]), registered["incarnation"])
             uow.execute(SQL["raise_routing_version"])
             return RegisteredRow(**registered, moved=moved)
@@ -171,6 +176,12 @@ class PgNodeStore(Generic[Moved]):
     def credential_hash(self, node_id: NodeId) -> str | None:
         with self._unit_of_work() as uow:
             found: str | None = uow.execute(SQL["credential"], {"id": node_id}).scalar_one_or_none()
+            return found
+
+    def log_key(self, node_id: NodeId) -> str | None:
+        """The hash of the credential of a node that joined with a join token; None for another one."""
+        with self._unit_of_work() as uow:
+            found: str | None = uow.execute(SQL["log_key"], {"id": node_id}).scalar_one_or_none()
             return found
 
     def secret_hash(self, node_id: NodeId) -> str | None:

@@ -217,6 +217,22 @@ def test_the_registration_token_makes_no_one_an_approved_node(machines: Cluster,
 
 
 @pytest.mark.long
+def test_a_worker_joins_with_an_invitation_that_is_of_no_use_to_another_one(machines: Cluster, front: Frontend) -> None:
+    said = run(front, "nodes", "invite", "guest").stdout
+    token = next(line.split("=", 1)[1] for line in said.splitlines() if "LOCALAI_REGISTRATION_TOKEN=" in line)
+    guest, thief = (Twin(machines, front, label, "guest") for label in ("own", "thief"))
+    for incarnation in (1, 2):
+        guest.start(LOCALAI_REGISTRATION_TOKEN=token)
+        joined = node(front, "guest", status="healthy", incarnation=incarnation)
+        assert front.get(f"/api/nodes/{joined['id']}/backend-logs").json() == [], "its logs are readable without it"
+        guest.process.stop()
+    process = thief.start(LOCALAI_REGISTRATION_TOKEN=token)
+    assert process.popen.wait(60) == 2
+    assert "was used by another worker" in process.text()
+    assert node(front, "guest")["incarnation"] == 2
+
+
+@pytest.mark.long
 def test_a_copied_data_folder_flips_the_address_once_and_not_again(machines: Cluster, front: Frontend) -> None:
     name = "copied"
     own, copy = (Twin(machines, front, label, name) for label in ("own", "copy"))

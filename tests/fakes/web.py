@@ -6,6 +6,7 @@ import copy
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +19,7 @@ from localai.bus.memory import MemoryBus
 from localai.errors import NotFound
 from localai.loads.waiters import Waiters
 from localai.models.loader import ModelConfigs
+from localai.nodes.invitations import JoinToken
 from localai.routing.rules import Lease
 from localai.routing.table import RoutingTable
 from localai.settings import Settings
@@ -32,6 +34,7 @@ from web.serving import Serving
 KEY = "the-key"
 NODE_ID = "5b2f8a58-0d53-4c2f-9f0c-6c1f5f2b7a11"
 NODE_TOKEN = "node-token"
+JOIN_TOKEN = "join-token"
 #: The credential of the life before, and the secret in the data folder.
 REPLACED_TOKEN, NODE_SECRET = "replaced-token", "node-secret"
 
@@ -75,6 +78,20 @@ class FakeNodes:
         self.beats.append((incarnation, figures))
         self.holdings.append(holdings)
         return "healthy"
+
+
+@dataclass
+class FakeInvitations:
+    """One join token, and what was asked for."""
+
+    asked: list[tuple[str, int]] = field(default_factory=list)
+
+    def knows(self, token: str) -> bool:
+        return token == JOIN_TOKEN
+
+    def invite(self, name: str, expires_in_s: int) -> JoinToken:
+        self.asked.append((name, expires_in_s))
+        return JoinToken(JOIN_TOKEN, name, datetime(2030, 1, 2, tzinfo=UTC))
 
 
 @dataclass
@@ -131,6 +148,7 @@ class WebBench:
         self.inference = FakeInference()
         self.table = RoutingTable(lease_ttl_s=90, serve_stale=True, forget=self.inference.forget, clock=self.clock)
         self.table.hold(Lease.granted(self.clock(), 90))
+        self.invitations = FakeInvitations()
         self.loads, self.nodes, self.feed, self.retired = FakeLoads(), FakeNodes(), Feed(), Retired()
         limits: dict[str, Any] = {"wait_s": 0.05, "poll_interval_s": 30, **waits}
         self.waiters = Waiters(self.loads, self.table, lambda: True, **limits)
@@ -139,7 +157,9 @@ class WebBench:
         services = Services(
             settings=self.settings,
             keys=Keys([KEY]),
-            node_keys=NodeKeys(self.nodes, "registration-token", clock=self.clock),
+            node_keys=NodeKeys(
+                self.nodes, "registration-token", is_join_token=self.invitations.knows, clock=self.clock
+            ),
             configs=self.configs,
             table=self.table,
             serving=Serving(self.table, self.feed, self.waiters, self.inference, self.retired),
@@ -151,6 +171,7 @@ class WebBench:
             jobs=replaced.pop("jobs", None),
             operations=replaced.pop("operations", None),
             nodes=self.nodes,  # type: ignore[arg-type]
+            invitations=self.invitations,  # type: ignore[arg-type]
             replicas=replaced.pop("replicas", None),
             events=self.bus,
             models_folder=self.models,

@@ -36,4 +36,6 @@ def _worker(node_id: str, target: str) -> Response:
     node = services().nodes.get(node_id)
     if node is None:
         raise NotFound(f"there is no node {node_id}")
-    return jsonify(get_json(node, target, services().settings.registration_token))
+    # A worker that was invited has no registration token, and must not be shown one.
+    key = services().nodes.log_key(node.id) or services().settings.registration_token
+    return jsonify(get_json(node, target, key))

@@ -13,7 +13,7 @@ from localai.jobs.quarantine_rules import Streak
 from localai.unloads.drains import Drain
 from web.access import Access, open_to
 from web.body import read_json_object
-from web.schemas.nodes import read_force, read_unload
+from web.schemas.nodes import read_force, read_invitation, read_unload
 from web.services import services
 
 blueprint = Blueprint("admin_nodes", __name__)
@@ -36,6 +36,19 @@ def show_node(node_id: str) -> Response:
     node = found.nodes.require(node_id)
     quarantined = _by_node(found.loads.quarantines(node_id=NodeId(node.id)))
     return jsonify({**node.to_json(), "quarantined": quarantined[node.id]})
+
+
+@blueprint.post("/api/nodes/invitations")
+@open_to(Access.ADMIN)
+def invite_node() -> Response:
+    """A join token for one node name, shown once."""
+    name, expires_in_s = read_invitation(read_json_object())
+    made = services().invitations.invite(name, expires_in_s)
+    response = jsonify(
+        {"name": made.name, "token": made.token, "expires_at": made.expires_at.isoformat().replace("+00:00", "Z")}
+    )
+    response.status_code = 201
+    return response
 
 
 @blueprint.get("/api/nodes/<node_id>/models")

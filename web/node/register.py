@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify, request
 
-from localai.errors import BadInput
+from localai.errors import BadInput, NotAuthenticated
 from localai.nodes.rules import NodeType
 from web.access import Access, open_to
 from web.body import read_json_object, takes
@@ -23,12 +23,13 @@ def register() -> Response:
     """201 with the node's id, the number of this life, and the credential of all later calls, shown once."""
     found = services()
     shown = bearer(request.headers)
-    found.node_keys.require_registration(shown)
+    join_token_hash = found.node_keys.require_registration(shown)
     registration, token = read_registration(read_json_object())
-    found.node_keys.require_registration(token)
+    if found.node_keys.require_registration(token) != join_token_hash:
+        raise NotAuthenticated("the token of the header and the one of the body differ")
     if registration.node_type is NodeType.BACKEND and not registration.address:
         raise BadInput("address", registration.address, "host:port that frontends dial for gRPC")
-    node = found.nodes.register(registration)
+    node = found.nodes.register(registration, join_token_hash)
     response = jsonify(
         {
             "id": node.id,

@@ -12,6 +12,7 @@ from marshmallow import EXCLUDE, Schema, ValidationError, fields, validate
 from localai.errors import BadInput
 from localai.nodes.credentials import hash_of
 from localai.nodes.holding_rules import Holdings, holdings_of
+from localai.nodes.invitation_rules import LONGEST_S, SHORTEST_S, USUAL_S
 from localai.nodes.rules import LABEL_KEY_MOST, LABEL_VALUE_MOST, Figures, NodeType, Registration
 from localai.whole_numbers import BIGINT
 from web import limits
@@ -83,6 +84,11 @@ class _Heartbeat(_Figures):
     incarnation = whole(0, BIGINT)
 
 
+class _Invitation(Schema):
+    name = fields.String(required=True, validate=validate.Length(1, 255))
+    expires_in = whole(SHORTEST_S, LONGEST_S)
+
+
 class _Claim(Schema):
     op_generation = Whole(required=True, validate=validate.Range(0, BIGINT))
     incarnation = Whole(required=True, validate=validate.Range(0, BIGINT))
@@ -129,6 +135,12 @@ def read_claim(body: Mapping[str, Any]) -> Claim:
     """A claim. Raises BadInput that names the field."""
     data = load(_Claim(), body)
     return Claim(data["op_generation"], data["incarnation"], data["seq"])
+
+
+def read_invitation(body: Mapping[str, Any]) -> tuple[str, int]:
+    """The node name of a join token, and the seconds in which it may be used first. Raises BadInput."""
+    data = load(_Invitation(), body)
+    return data["name"], USUAL_S if data["expires_in"] is None else data["expires_in"]
 
 
 def read_unload(body: Mapping[str, Any]) -> tuple[str, bool]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from localai.errors import BadInput, NodeNameTaken, NotFound, Replaced, TooManyPendingNodes
+from localai.errors import BadInput, JoinTokenRefused, NodeNameTaken, NotFound, Replaced, TooManyPendingNodes
 from localai.ids import new_id
 from localai.jobs.job import State, StopState
 from localai.jobs.operation_rules import Answer
 from localai.nodes.credentials import hash_of
+from localai.nodes.invitations import Invitations
 from localai.nodes.rules import Figures, Registration
 from localai.nodes.service import NodeService
 from localai.nodes.store import PgNodeStore
@@ -287,6 +288,37 @@ def test_registrations_do_not_gather_labels_without_a_bound(world: World) -> Non
     assert world.nodes.register(labelled(0, 64)).incarnation == 2
     with pytest.raises(BadInput, match="65 labels"):
         world.nodes.register(labelled(1, 64))
+
+
+def test_a_join_token_lets_one_worker_in_and_is_its_own_from_then_on(world: World) -> None:
+    strict, tokens = _service(world), Invitations(world.unit_of_work)
+    replaced, made = tokens.invite("invited", 3600), tokens.invite("invited", 3600)
+    assert (tokens.knows(made.token), tokens.knows(replaced.token), tokens.knows("join-x")) == (True, False, False)
+    assert made.token not in str(world.sql("SELECT * FROM join_tokens"))
+    shown = hash_of(made.token)
+    with pytest.raises(JoinTokenRefused):
+        strict.register(_asks("another", "own"), shown)
+    joined = strict.register(_asks("invited", "own"), shown)
+    assert joined.status == "healthy", "the invitation is the approval"
+    assert strict.register(_asks("invited", "own"), shown).incarnation == 2
+    assert strict.log_key(joined.id) != "" and strict.log_key(new_id()) == ""
+    with pytest.raises(NodeNameTaken):
+        strict.register(_asks("invited", "other"), shown)
+    strict.deregister(joined.id, 2)
+    with pytest.raises(JoinTokenRefused, match="another worker"):
+        strict.register(_asks("invited", "other"), shown)
+    assert strict.register(_asks("invited", "own", "b"), shown).status == "pending", "another host, no new invitation"
+    again = tokens.invite("invited", 60)
+    strict.deregister(joined.id, 3)
+    assert strict.register(_asks("invited", "new", "c"), hash_of(again.token)).status == "healthy"
+    expired = tokens.invite("late-guest", 60)
+    world.sql("UPDATE join_tokens SET expires_at = clock_timestamp() WHERE node_name = 'late-guest'")
+    with pytest.raises(JoinTokenRefused, match="expired"):
+        strict.register(_asks("late-guest", "own"), hash_of(expired.token))
+    world.sql("DELETE FROM nodes WHERE id = %(id)s", id=joined.id)
+    assert not tokens.knows(again.token), "a removed node needs a new invitation"
+    with pytest.raises(BadInput):
+        tokens.invite("no name", 60)
 
 
 def test_a_row_without_a_secret_is_bound_by_the_first_one_that_comes(world: World) -> None:

@@ -356,6 +356,17 @@ def test_a_node_is_shown_by_name_or_id_with_its_replicas(server: Server, run: Ru
     assert code == 4 and "registered: gpu-1" in err
 
 
+def test_an_invitation_shows_the_token_once_and_what_to_do_with_it(server: Server, run: Run) -> None:
+    answer = {"name": "gpu-7", "token": "join-abc", "expires_at": "2030-01-02T00:00:00Z"}
+    server.on("/api/nodes/invitations", answer, answer)
+    code, out, _ = run("nodes", "invite", "gpu-7", "--expires", "30m")
+    assert code == 0
+    assert "LOCALAI_REGISTRATION_TOKEN=join-abc" in out and "localai worker --node-name gpu-7" in out
+    assert json.loads(run("nodes", "invite", "gpu-7", "-o", "json")[1]) == answer
+    code, _, err = run("nodes", "invite", "gpu-7", "--expires", "soon")
+    assert code == 2 and "'soon'" in err
+
+
 def test_a_refused_registration_and_a_lost_approval_are_shown(server: Server, run: Run) -> None:
     refused = {"at": "2026-01-01T00:00:00.5Z", "address": "b:1", "http_address": "b:2", "reason": "taken by a:1"}
     node = {"id": "n1", "name": "gpu-1", "pending_reason": "another secret", "refused_registration": refused}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localai.errors import NodeRemoved, NotTheNextLife, Replaced
+from localai.errors import JoinTokenRefused, NodeRemoved, NotTheNextLife, Replaced
 from localai.jobs.operation_rules import (
     OperationReport,
     OpState,
@@ -18,10 +18,11 @@ from localai.jobs.operation_rules import (
     ReportAnswer,
 )
 from localai.jobs.operations import WorkerMustDrop
+from localai.nodes.credentials import hash_of
 from localai.nodes.holding_rules import HeldFile, Holdings
 from localai.nodes.service import Registered
 from localai.unloads.drains import Drain
-from tests.fakes.web import NODE_ID, NODE_SECRET, NODE_TOKEN, REPLACED_TOKEN, FakeNodes, WebBench
+from tests.fakes.web import JOIN_TOKEN, KEY, NODE_ID, NODE_SECRET, NODE_TOKEN, REPLACED_TOKEN, FakeNodes, WebBench
 from web.identity import CREDENTIAL_AGE_S, Keys, NodeKeys
 from web.node.files import PIECE_BYTES, wanted_range
 
@@ -259,7 +260,7 @@ def test_a_registration_needs_the_token_in_header_and_body(bench: WebBench) -> N
 def test_a_registration_is_answered_with_a_credential(bench: WebBench) -> None:
     from datetime import UTC, datetime
 
-    def register(registration: Any) -> Registered:
+    def register(registration: Any, join_token_hash: str | None) -> Registered:
         bench.nodes.registered.append(registration)
         return Registered(
             id=NODE_ID,
@@ -281,8 +282,44 @@ def test_a_registration_is_answered_with_a_credential(bench: WebBench) -> None:
     assert bench.nodes.registered[0].figures.total_ram == 5
 
 
+def test_a_join_token_opens_a_registration_in_header_and_body(bench: WebBench) -> None:
+    seen: list[str | None] = []
+
+    def register(registration: Any, join_token_hash: str | None) -> Registered:
+        seen.append(join_token_hash)
+        raise JoinTokenRefused("the join token has expired")
+
+    bench.nodes.register = register  # type: ignore[attr-defined]
+    join = {"Authorization": f"Bearer {JOIN_TOKEN}"}
+    body = {"name": "n", "address": "h:1"}
+    response = bench.client.post("/api/node/register", json={**body, "token": JOIN_TOKEN}, headers=join)
+    assert (response.status_code, response.get_json()["error"]) == (401, "the join token has expired")
+    assert seen == [hash_of(JOIN_TOKEN)]
+    for headers, token in ((join, "registration-token"), (REGISTRATION, JOIN_TOKEN), (join, "x")):
+        response = bench.client.post("/api/node/register", json={**body, "token": token}, headers=headers)
+        assert response.status_code == 401
+    for method, path in ROUTES:
+        url = f"/api/node/{NODE_ID}/{path}".rstrip("/")
+        assert bench.client.open(url, method=method.upper(), json={}, headers=join).status_code == 401
+    assert len(seen) == 1
+
+
+def test_an_administrator_makes_a_join_token_for_a_name(bench: WebBench) -> None:
+    admin = {"Authorization": f"Bearer {KEY}"}
+    made = bench.client.post("/api/nodes/invitations", json={"name": "gpu-7"}, headers=admin)
+    assert made.status_code == 201
+    assert made.get_json() == {"name": "gpu-7", "token": JOIN_TOKEN, "expires_at": "2030-01-02T00:00:00Z"}
+    bench.client.post("/api/nodes/invitations", json={"name": "gpu-7", "expires_in": 60}, headers=admin)
+    assert bench.invitations.asked == [("gpu-7", 3600), ("gpu-7", 60)]
+    for wrong, field in (({"name": ""}, "name"), ({}, "name"), ({"name": "n", "expires_in": 59}, "expires_in")):
+        answer = bench.client.post("/api/nodes/invitations", json=wrong, headers=admin)
+        assert answer.status_code == 400 and field in answer.text
+    for headers in ({}, NODE, REGISTRATION):
+        assert bench.client.post("/api/nodes/invitations", json={"name": "n"}, headers=headers).status_code == 401
+
+
 def test_a_registration_that_comes_too_late_learns_the_newest_life(bench: WebBench) -> None:
-    def register(registration: Any) -> Registered:
+    def register(registration: Any, join_token_hash: str | None) -> Registered:
         assert registration.after == 0
         raise NotTheNextLife(6)
 
@@ -515,7 +552,8 @@ def test_a_node_s_credential_is_believed_for_a_few_seconds(bench: WebBench) -> N
 
 def test_any_token_registers_where_none_is_set(bench: WebBench) -> None:
     keys = NodeKeys(bench.nodes, "")
-    keys.require_registration("", "whatever")
+    assert keys.require_registration("") is None
+    assert keys.require_registration("whatever") is None
 
 
 def test_keys_accept_each_of_several_and_nothing_else() -> None:

@@ -134,6 +134,19 @@ def test_without_the_registration_token_nothing_is_shown(tmp_path: Path, shown: 
     assert ask(tmp_path, "/v1/backend-logs", token="", shown=shown)[0] == 200
 
 
+def test_the_hash_of_the_credential_opens_the_logs_once_there_is_one(tmp_path: Path) -> None:
+    write(tmp_path, "m", "text\n")
+    routes = LogRoutes(tmp_path, "the-token")
+
+    def status(shown: str) -> str:
+        asked = {"PATH_INFO": "/v1/backend-logs", "REQUEST_METHOD": "GET", "HTTP_AUTHORIZATION": f"Bearer {shown}"}
+        return routes(asked)[0]
+
+    assert [status("the-key"), status("")] == ["401 Unauthorized"] * 2
+    routes.accept("the-key")
+    assert [status(shown) for shown in ("the-key", "the-token", "", "x")] == ["200 OK"] * 2 + ["401 Unauthorized"] * 2
+
+
 @pytest.mark.parametrize(
     ("path", "more", "status"),
     [
