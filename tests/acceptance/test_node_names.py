@@ -204,15 +204,24 @@ def test_the_registration_token_makes_no_one_an_approved_node(machines: Cluster,
     assert (refused.status_code, "127.0.0.2:9" in refused.json()["error"]) == (400, True), refused.text
     assert front.get("/api/jobs?kind=replica.cleanup").json()["jobs"] == []
 
-    # The machine itself: it drains with the secret of its data folder, and from another host it waits again.
+    victim.process.stop()
+
+
+@pytest.mark.long
+def test_a_machine_drains_itself_with_its_secret_and_waits_again_on_another_host(
+    machines: Cluster, front: Frontend
+) -> None:
+    victim, attacker = Twin(machines, front, "own", "moves"), Attacker(machines, front)
+    victim.start()
+    own = approved(front, victim)
     secret = (victim.data / "node-secret").read_text().strip()
     assert attacker.ask("POST", f"{own['id']}/drain", token=secret).status_code == 200
     assert attacker.ask("POST", f"{own['id']}/resume", token=secret).status_code == 200
     victim.process.kill_all()
     victim.start(LOCALAI_ADVERTISE_ADDR=f"localhost:{free_port()}")
-    moved = node(front, "victim", status="pending", incarnation=own["incarnation"] + 1)
+    moved = node(front, "moves", status="pending", incarnation=own["incarnation"] + 1)
     assert all(host in moved["pending_reason"] for host in ("127.0.0.1:", "localhost:"))
-    assert moved["pending_reason"] in " ".join(run(front, "nodes", "show", "victim").stdout.split())
+    assert moved["pending_reason"] in " ".join(run(front, "nodes", "show", "moves").stdout.split())
     victim.process.stop()
 
 
