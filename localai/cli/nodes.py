@@ -104,7 +104,7 @@ def invite(settings: Settings, name: str, expires: str, output: str) -> None:
         seconds = int(parse_duration(expires))
     except ValueError as error:
         raise click.BadParameter(f"{expires!r} is no duration such as 30m or 24h", param_hint="--expires") from error
-    answer = connect(settings).post("/api/nodes/invitations", {"name": name, "expires_in": seconds})
+    answer = connect(settings).post("/api/node-invitations", {"name": name, "expires_in": seconds})
     if output == "json":
         print_json(answer)
         return

@@ -38,7 +38,7 @@ def show_node(node_id: str) -> Response:
     return jsonify({**node.to_json(), "quarantined": quarantined[node.id]})
 
 
-@blueprint.post("/api/nodes/invitations")
+@blueprint.post("/api/node-invitations")
 @open_to(Access.ADMIN)
 def invite_node() -> Response:
     """A join token for one node name, shown once."""

@@ -358,7 +358,7 @@ def test_a_node_is_shown_by_name_or_id_with_its_replicas(server: Server, run: Ru
 
 def test_an_invitation_shows_the_token_once_and_what_to_do_with_it(server: Server, run: Run) -> None:
     answer = {"name": "gpu-7", "token": "join-abc", "expires_at": "2030-01-02T00:00:00Z"}
-    server.on("/api/nodes/invitations", answer, answer)
+    server.on("/api/node-invitations", answer, answer)
     code, out, _ = run("nodes", "invite", "gpu-7", "--expires", "30m")
     assert code == 0
     assert "LOCALAI_REGISTRATION_TOKEN=join-abc" in out and "localai worker --node-name gpu-7" in out

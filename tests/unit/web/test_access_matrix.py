@@ -13,14 +13,14 @@ import pytest
 from flask import Flask
 
 from localai.errors import BadInput
-from tests.fakes.web import KEY, FakeNode, WebBench
+from tests.fakes.web import JOIN_TOKEN, KEY, FakeNode, WebBench
 from web.access import Access, access_of
 from web.app import make_routes
 from web.auth.sessions import COOKIE, CSRF_HEADER, sessions
 
 pytestmark = pytest.mark.unit
 
-ANYBODY, KEY_HOLDER, REGISTRATION = "anybody", "admin key or session", "registration token"
+ANYBODY, KEY_HOLDER, REGISTRATION = "anybody", "admin key or session", "registration token or join token"
 NODE, NODE_OR_SECRET, APPROVED = "the node itself", "the node or its secret", "the node, approved"
 
 #: Who may call what. "read" and "write" of key holders differ in the header that a session must show.
@@ -72,6 +72,7 @@ TABLE: Mapping[str, str] = {
     "POST /api/models/<path:name>/load-cancel": KEY_HOLDER,
     "POST /api/models/<path:name>/load-retry": KEY_HOLDER,
     "GET /api/models/<path:name>/load-status": KEY_HOLDER,
+    "POST /api/node-invitations": KEY_HOLDER,
     "GET /api/nodes": KEY_HOLDER,
     "GET /api/nodes/<node_id>": KEY_HOLDER,
     "DELETE /api/nodes/<node_id>": KEY_HOLDER,
@@ -183,6 +184,7 @@ def credentials(app: Flask, node: str) -> dict[str, dict[str, str]]:
         "key in a cookie": {"Cookie": f"token={KEY}"},
         "registration token": bearer(TOKEN),
         "registration token as a key": {"x-api-key": TOKEN},
+        "join token": bearer(JOIN_TOKEN),
         "credential of the node": bearer(TOKENS[node]),
         "credential of another node": bearer(TOKENS[OTHER]),
         "secret of the node": bearer(SECRET),
@@ -199,8 +201,8 @@ def expected(audience: str, method: str, node: str) -> dict[str, int]:
             by_browser = OPEN if method in READS else 403
             known |= {"admin key": OPEN, "admin key in a header of its own": OPEN, "session with its token": OPEN}
             known |= dict.fromkeys(("session", "session with another token", "key in a cookie"), by_browser)
-        case "registration token":
-            known = dict.fromkeys(CREDENTIALS, 401) | {"registration token": OPEN}
+        case "registration token or join token":
+            known = dict.fromkeys(CREDENTIALS, 401) | {"registration token": OPEN, "join token": OPEN}
         case _ if node != REMOVED:
             waits = audience == APPROVED and node == PENDING
             known["credential of the node"] = 403 if waits else OPEN
@@ -221,6 +223,7 @@ CREDENTIALS = (
     "key in a cookie",
     "registration token",
     "registration token as a key",
+    "join token",
     "credential of the node",
     "credential of another node",
     "secret of the node",

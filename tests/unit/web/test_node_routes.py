@@ -306,16 +306,16 @@ def test_a_join_token_opens_a_registration_in_header_and_body(bench: WebBench) -
 
 def test_an_administrator_makes_a_join_token_for_a_name(bench: WebBench) -> None:
     admin = {"Authorization": f"Bearer {KEY}"}
-    made = bench.client.post("/api/nodes/invitations", json={"name": "gpu-7"}, headers=admin)
+    made = bench.client.post("/api/node-invitations", json={"name": "gpu-7"}, headers=admin)
     assert made.status_code == 201
     assert made.get_json() == {"name": "gpu-7", "token": JOIN_TOKEN, "expires_at": "2030-01-02T00:00:00Z"}
-    bench.client.post("/api/nodes/invitations", json={"name": "gpu-7", "expires_in": 60}, headers=admin)
+    bench.client.post("/api/node-invitations", json={"name": "gpu-7", "expires_in": 60}, headers=admin)
     assert bench.invitations.asked == [("gpu-7", 3600), ("gpu-7", 60)]
     for wrong, field in (({"name": ""}, "name"), ({}, "name"), ({"name": "n", "expires_in": 59}, "expires_in")):
-        answer = bench.client.post("/api/nodes/invitations", json=wrong, headers=admin)
+        answer = bench.client.post("/api/node-invitations", json=wrong, headers=admin)
         assert answer.status_code == 400 and field in answer.text
     for headers in ({}, NODE, REGISTRATION):
-        assert bench.client.post("/api/nodes/invitations", json={"name": "n"}, headers=headers).status_code == 401
+        assert bench.client.post("/api/node-invitations", json={"name": "n"}, headers=headers).status_code == 401
 
 
 def test_a_registration_that_comes_too_late_learns_the_newest_life(bench: WebBench) -> None:
