@@ -303,7 +303,7 @@ class BackendError(LocalAIError):
 
 
 class BackendUnavailable(BackendError):
-    """The connection to the model process is gone."""
+    """The model process cannot be reached, or does not take the request."""
 
 
 class ConnectTimeout(BackendUnavailable):
