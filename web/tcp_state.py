@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _socket
 import errno
 import fcntl
+import os
 import socket
 import struct
 import sys
@@ -102,10 +104,13 @@ def reset_on_close(connection: socket.socket) -> None:
 
 
 def _state_by_peeking(connection: socket.socket) -> State:
+    below = _socket.socket(fileno=os.dup(connection.fileno()))  # a TLS socket cannot peek, the one below it can
     try:
-        data = connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        data = below.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except OSError as error:
         return State.OPEN if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK) else State.BROKEN
+    finally:
+        below.close()
     return State.OPEN if data else State.INPUT_ENDED
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import gevent
 import gevent.event
 import pytest
 from gevent.socket import wait_read
 
+from localai import tls
+from tests.certificates import Authority
 from web import client_watch
 from web.client_watch import ClientWatch
 from web.tcp_state import PeerEnd, State, peer_end, state_of
@@ -98,6 +101,18 @@ def test_a_reset_is_seen_although_bytes_are_unread(pair: Pair) -> None:
     pair.client.sendall(b"unread by the server")
     pair.client.close()
     assert state_of(pair.server) is State.BROKEN
+
+
+def test_a_kernel_without_tcp_info_is_asked_below_tls(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Authority(tmp_path).issue("IP:127.0.0.1")
+    monkeypatch.setattr("sys.platform", "darwin")
+    context = tls.server_context(own.cert, own.key)
+    with context.wrap_socket(pair.server, server_side=True, do_handshake_on_connect=False) as connection:
+        assert state_of(connection) is State.OPEN
+        pair.client.shutdown(socket.SHUT_WR)
+        assert state_of(connection) is State.INPUT_ENDED
 
 
 def test_an_interim_response_finds_a_closed_client(pair: Pair) -> None:
