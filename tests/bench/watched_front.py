@@ -1,7 +1,7 @@
 """How gunicorn runs a front whose event loop is watched: as `web/gunicorn_conf.py` says, with one more greenlet.
 
 The file that BENCH_GAPS names holds two numbers, the longest time in milliseconds that the greenlet waited for its turn:
-by the clock of the process's CPU time and by the wall clock. Whoever sets them to zero begins a new measurement.
+of CPU time of the thread, and by the wall clock. Set to zero, they begin a new measurement.
 """
 
 import mmap
