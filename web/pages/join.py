@@ -39,13 +39,14 @@ def join(settings: Settings, server: str) -> Join:
 
 
 def without_secret(url: str) -> str:
-    """A URL whose password or token is left to the reader."""
+    """A URL whose password or token is left to the reader; its user too, because a worker has another than a frontend."""
     parts = urlsplit(url)
     who, at, host = parts.netloc.rpartition("@")
     if not at:
         return url
     user, colon, _ = who.partition(":")
-    return parts._replace(netloc=f"{user}:<password>@{host}" if colon else f"<token>@{host}").geturl()
+    shown = f"{'<user>' if user else ''}:<password>" if colon else "<token>"
+    return parts._replace(netloc=f"{shown}@{host}").geturl()
 
 
 def _lines(words: Iterable[str]) -> str:

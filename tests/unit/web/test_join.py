@@ -52,8 +52,8 @@ def test_servers_of_this_machine_are_joined_by_their_folder(settings: Settings, 
     ("url", "shown"),
     [
         ("redis://queue:6379/0", "redis://queue:6379/0"),
-        ("redis://user:p@ss@queue/1", "redis://user:<password>@queue/1"),
-        ("nats://a:b@[::1]:4222", "nats://a:<password>@[::1]:4222"),
+        ("redis://user:p@ss@queue/1", "redis://<user>:<password>@queue/1"),
+        ("nats://a:b@[::1]:4222", "nats://<user>:<password>@[::1]:4222"),
     ],
 )
 def test_no_part_of_a_password_is_shown(url: str, shown: str) -> None:
