@@ -39,7 +39,7 @@ def join(settings: Settings, server: str) -> Join:
 
 
 def without_secret(url: str) -> str:
-    """A URL whose password or token is left to the reader; its user too, because a worker has another than a frontend."""
+    """A URL whose password or token is left to the reader, and its user: a worker has another than a frontend."""
     parts = urlsplit(url)
     who, at, host = parts.netloc.rpartition("@")
     if not at:
