@@ -241,6 +241,7 @@ def test_lj_11_a_load_is_listed_and_cancelled_by_a_frontend_that_was_started_aga
     wait_for("the process group gone", lambda: not [process for process in group if alive(process)])
 
 
+@pytest.mark.long
 def test_frontend_worker_and_commands_speak_tls_and_show_no_secret_to_ps(
     machines: Cluster, front: Frontend, tmp_path: Path
 ) -> None:
