@@ -428,6 +428,13 @@ class Settings:
     advertise_http_addr: str = _setting(
         "LOCALAI_ADVERTISE_HTTP_ADDR", "text", "", "host:port frontends dial for HTTP; empty means derived.", "worker"
     )
+    open_probes: bool = _setting(
+        "LOCALAI_OPEN_PROBES",
+        "switch",
+        "false",
+        "Answer /readyz and /metrics of the worker to every client of its HTTP port, not only to this machine.",
+        "worker",
+    )
     data_path: Path | None = _setting(
         "LOCALAI_DATA_PATH",
         "path",
@@ -447,6 +454,41 @@ class Settings:
         "switch",
         "false",
         "Refuse to install a backend this node does not have.",
+        "worker up",
+    )
+    backend_user: str = _setting(
+        "LOCALAI_BACKEND_USER",
+        "text",
+        "",
+        "Account of model processes and installs, for a worker that runs as root; empty means the worker's own.",
+        "worker up",
+    )
+    backend_env: tuple[str, ...] = _setting(
+        "LOCALAI_BACKEND_ENV",
+        "list",
+        "",
+        "Further variables of the worker that model processes and installs get; a * at the end stands for any ending.",
+        "worker up",
+    )
+    backend_landlock: bool = _setting(
+        "LOCALAI_BACKEND_LANDLOCK",
+        "switch",
+        "true",
+        "Let model processes and installs reach only the files they need, where the kernel has Landlock.",
+        "worker up",
+    )
+    backend_reads: tuple[str, ...] = _setting(
+        "LOCALAI_BACKEND_READS",
+        "list",
+        "",
+        "Further files and folders that model processes and installs may read and run.",
+        "worker up",
+    )
+    backend_writes: tuple[str, ...] = _setting(
+        "LOCALAI_BACKEND_WRITES",
+        "list",
+        "",
+        "Further folders that model processes and installs may change.",
         "worker up",
     )
     threads: int = _setting(

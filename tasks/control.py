@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from localai import crash_points, logs, wiring
+from localai import crash_points, logs, private_memory, wiring
 from localai.bus.ports import Payload
 from localai.bus.subjects import JOB_PROGRESS, job_of
 from localai.db.engine import make_engine
@@ -173,6 +173,7 @@ class Control:
 
 def main() -> int:
     """Run until TERM or INT. Exit code 0 then, 1 where the process cannot start."""
+    private_memory.close_to_others()
     try:
         settings = Settings.load()
         logs.configure(settings.log_level, "control", settings.instance_id)

@@ -26,7 +26,7 @@ from grpc.experimental.gevent import init_gevent  # type: ignore[import-not-foun
 
 init_gevent()
 
-from localai import logs  # noqa: E402
+from localai import logs, private_memory  # noqa: E402
 from localai.db.gevent_wait import install_wait_callback  # noqa: E402
 from localai.errors import BadSetting, StorageUnavailable  # noqa: E402
 from localai.settings import Settings  # noqa: E402
@@ -35,6 +35,7 @@ from web.frontend_note import FrontendNote, hand_over  # noqa: E402
 from web.gunicorn_log import Log  # noqa: E402
 
 install_wait_callback()
+private_memory.close_to_others()
 
 try:
     _settings = Settings.load()

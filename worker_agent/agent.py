@@ -29,6 +29,7 @@ from worker_agent.loading import Loader
 from worker_agent.operations import Operations
 from worker_agent.probes import readiness
 from worker_agent.processes import activity, environ
+from worker_agent.processes.confinement import Confinement
 from worker_agent.processes.dialing import Dialed, dial
 from worker_agent.processes.health import HealthCheck
 from worker_agent.processes.hearing import hear
@@ -73,6 +74,7 @@ class Place:
     model_memory: ModelMemoryReading
     ending: Ending
     hooks: Hooks
+    confinement: Confinement
     #: Ports that processes of earlier incarnations had.
     used_ports: Iterable[int]
 
@@ -172,7 +174,12 @@ class Agent:
     def _make_supervisor(self) -> Supervisor:
         place = self._place
         return Supervisor(
-            starter=ProcessStarter(self._journal, grace_s=place.settings.stop_grace_s, hooks=place.hooks),
+            starter=ProcessStarter(
+                self._journal,
+                grace_s=place.settings.stop_grace_s,
+                hooks=place.hooks,
+                rights=place.confinement.rights,
+            ),
             journal=self._journal,
             ports=PortRange(
                 PortBounds.of(place.addresses.base_port, place.settings.grpc_max_port),
@@ -184,12 +191,14 @@ class Agent:
             addresses=place.addresses,
             log_folder=place.folders.logs,
             gone=self.operations.process_gone,
+            forget=place.confinement.forget,
         )
 
     def _parts(self, registered: Registered) -> Parts:
         place = self._place
         settings = place.settings
-        base = environ.inherited()
+        base = environ.inherited(settings.backend_env)
+        for_installs = environ.inherited(settings.backend_env, installs=True)
         rights = Rights(
             may_install=not settings.disable_backend_install,
             enable_fault=settings.enable_fault_backend,
@@ -203,8 +212,9 @@ class Agent:
                 place.folders.backends,
                 machine=this_machine(platform.system(), platform.machine(), platform.libc_ver()),
                 rights=rights,
-                commands=Commands(self.supervisor, place.folders.logs, base),
+                commands=Commands(self.supervisor, place.folders.logs, for_installs),
                 hooks=place.hooks,
+                account=place.confinement.account,
             ),
             fetcher=Fetcher(place.frontends, place.digests, place.staged_files, place.hooks),
             supervisor=self.supervisor,

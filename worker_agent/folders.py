@@ -30,6 +30,16 @@ class Folders:
         return self.data / "logs"
 
     @property
+    def home(self) -> Path:
+        """The home of model processes: caches, and what a backend downloads by itself."""
+        return self.data / "home"
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of temporary files for each process that runs."""
+        return self.data / "scratch"
+
+    @property
     def incarnation(self) -> Path:
         return self.data / "incarnation"
 

@@ -65,6 +65,12 @@ class LogRoutes:
         return not self._token or by_token or (by_key and self._key != "")
 
 
+def shows_token(environ: WSGIEnvironment, token: str) -> bool:
+    """Whether a request has this token as its Bearer token."""
+    shown = str(environ.get("HTTP_AUTHORIZATION", "")).removeprefix("Bearer ").strip().encode("latin-1", "replace")
+    return hmac.compare_digest(token.encode(), shown)
+
+
 def _json(status: str, value: object) -> Answer:
     return status, "application/json", (json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 

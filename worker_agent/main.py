@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from localai import crash_points, logs
+from localai import crash_points, logs, private_memory
 from localai.clock import boottime
 from localai.errors import BadSetting, NodeRemoved, StartRefused
 from localai.escapes import escaped
@@ -28,7 +28,8 @@ from worker_agent.frontends import Frontends
 from worker_agent.hooks import Hooks, crash_hooks
 from worker_agent.install.backends import recover
 from worker_agent.log_routes import LogRoutes
-from worker_agent.probes import ProbeServer
+from worker_agent.probes import Answers, ProbeServer
+from worker_agent.processes.confinement import Confinement
 from worker_agent.processes.leftovers import kill_leftovers
 from worker_agent.processes.port_range import is_free
 from worker_agent.processes.process import Group
@@ -48,6 +49,8 @@ def main(hooks: Hooks | None = None) -> int:
     """Run the agent of this machine; the exit code of the process."""
     ending = Ending()
     ending.on_signals()
+    private_memory.close_to_others()
+    os.umask(0o077)  # another account may pass the data folder
     try:
         settings = Settings.load()
         logs.configure(settings.log_level, "agent")
@@ -105,8 +108,12 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
     probes = ProbeServer(
         addresses.http_host,
         addresses.http_port,
-        lambda: agents[0].not_ready() if agents else progress.reason,
-        log_routes,
+        Answers(
+            lambda: agents[0].not_ready() if agents else progress.reason,
+            log_routes,
+            registration_token=settings.registration_token,
+            open_to_all=settings.open_probes,
+        ),
     )
     frontends = Frontends(
         settings.register_to,
@@ -119,6 +126,7 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
         secret = secret_file.read_or_make(folders.node_secret)
         probes.start()
         used_ports = _clean(folders, ending)
+        confinement = Confinement.of(settings, folders)
         digests = DigestCache(folders.models / ".digests.json")
         staged_files, model_memory = StagedFiles(folders.models, digests), ModelMemoryReading()
         figures = Figures.of_this_machine(folders.models, staged_files, model_memory)
@@ -141,6 +149,7 @@ def _serve(settings: Settings, ending: Ending, hooks: Hooks) -> int:
             model_memory=model_memory,
             ending=ending,
             hooks=hooks,
+            confinement=confinement,
             used_ports=used_ports,
         )
         log.info(

@@ -1,8 +1,9 @@
-"""What `/healthz`, `/readyz` and `/metrics` of a worker say, to whoever reaches its HTTP port."""
+"""`/healthz`, `/readyz` and `/metrics` of a worker's HTTP server, and the server itself."""
 
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -15,6 +16,8 @@ from waitress.server import create_server
 
 from localai import metrics
 from localai.errors import StartRefused
+from worker_agent import http_limits
+from worker_agent.log_routes import Answer, shows_token
 from worker_agent.processes.dialing import DIAL_TIMEOUT_S, Dialed, port_of
 from worker_agent.processes.rules import Running
 
@@ -25,20 +28,76 @@ if TYPE_CHECKING:
 Readiness = Callable[[], str | None]
 _THREADS = 4
 _CLOSE_BOUND_S = 1
+_CLOSED = (
+    "answered to programs of the worker's machine and with the registration token as a Bearer token; "
+    "LOCALAI_OPEN_PROBES=true of the worker opens it to all"
+)
+
+
+class Answers:
+    """The WSGI application. ``protected`` answers everything below ``/v1/``, and checks who asks.
+
+    `/healthz` says nothing but that the process runs, and frontends ask for it. The other two say what runs here and
+    why it does not: to programs of this machine, to who shows the registration token, or to all with ``open_to_all``.
+    """
+
+    def __init__(
+        self,
+        not_ready: Readiness,
+        protected: Callable[[WSGIEnvironment], Answer],
+        *,
+        registration_token: str = "",
+        open_to_all: bool = False,
+    ) -> None:
+        self._not_ready, self._protected = not_ready, protected
+        self._token, self._open_to_all = registration_token, open_to_all
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"].startswith("/v1/"):
+            status, kind, body = self._protected(environ)
+        else:
+            status, kind, body = self._answer(environ)
+        start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
+        return [b""] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _answer(self, environ: WSGIEnvironment) -> Answer:
+        path = environ["PATH_INFO"]
+        if path not in ("/healthz", "/readyz", "/metrics"):
+            return _text("404 Not Found", "not found")
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return _text("405 Method Not Allowed", "GET or HEAD")
+        if path == "/healthz":
+            return _text("200 OK", "ok")
+        if not self._may_ask(environ):
+            return _text("403 Forbidden", _CLOSED)
+        if path == "/metrics":
+            return "200 OK", metrics.CONTENT_TYPE, metrics.exposition(metrics.collected(metrics.AGENT))
+        reason = self._not_ready()
+        if reason is None:
+            return _text("200 OK", "ok")
+        return _text("503 Service Unavailable", f"not ready: {reason}")
+
+    def _may_ask(self, environ: WSGIEnvironment) -> bool:
+        peer = environ.get("REMOTE_ADDR", "")
+        return self._open_to_all or _is_loopback(peer) or bool(self._token and shows_token(environ, self._token))
 
 
 class ProbeServer:
-    """The HTTP server of the agent. ``protected`` answers everything below ``/v1/``, and checks who asks."""
+    """The HTTP server of the agent."""
 
-    def __init__(
-        self, host: str, port: int, not_ready: Readiness, protected: Callable[[WSGIEnvironment], tuple[str, str, bytes]]
-    ) -> None:
-        self._not_ready, self._protected = not_ready, protected
+    def __init__(self, host: str, port: int, answers: Answers, *, request_s: int = http_limits.REQUEST_S) -> None:
         self._channels: dict[int, Any] = {}
-        # The stubs of the library do not name its trigger.
-        self._server: Any = create_server(
-            self._app, map=self._channels, sockets=[_listen(host, port)], threads=_THREADS, ident="localai-worker"
+        # The stubs of the library name neither its trigger nor the class of its connections.
+        server: Any = create_server(
+            answers,
+            map=self._channels,
+            sockets=[_listen(host, port)],
+            threads=_THREADS,
+            ident="localai-worker",
+            **http_limits.adjustments(request_s),
         )
+        server.channel_class = http_limits.Channel
+        self._server = server
         self._thread = threading.Thread(target=self._server.run, name="probes", daemon=True)
 
     def start(self) -> None:
@@ -54,29 +113,15 @@ class ProbeServer:
             self._server.close()
         self._server.task_dispatcher.shutdown(timeout=_CLOSE_BOUND_S)
 
-    def _app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"].startswith("/v1/"):
-            status, kind, body = self._protected(environ)
-        else:
-            status, kind, body = self._answer(environ["PATH_INFO"], environ["REQUEST_METHOD"])
-        start_response(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
-        return [b""] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
-    def _answer(self, path: str, method: str) -> tuple[str, str, bytes]:
-        """Status, content type, body."""
-        if path not in ("/healthz", "/readyz", "/metrics"):
-            return _text("404 Not Found", "not found")
-        if method not in ("GET", "HEAD"):
-            return _text("405 Method Not Allowed", "GET or HEAD")
-        if path == "/metrics":
-            return "200 OK", metrics.CONTENT_TYPE, metrics.exposition(metrics.collected(metrics.AGENT))
-        reason = self._not_ready() if path == "/readyz" else None
-        if reason is None:
-            return _text("200 OK", "ok")
-        return _text("503 Service Unavailable", f"not ready: {reason}")
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
-def _text(status: str, line: str) -> tuple[str, str, bytes]:
+def _text(status: str, line: str) -> Answer:
     return status, "text/plain; charset=utf-8", (line + "\n").encode()
 
 

@@ -164,7 +164,7 @@ class OperationRun:
         folder = self._stage(order)
         self._enter(order, Phase.LOADING)
         options = self._parts.loader.model_options(order, folder)
-        process = self._start(order, backend)
+        process = self._start(order, backend, folder)
         self._parts.supervisor.wait_healthy(
             process, probe=self._parts.loader.answers_health, timeout_s=order.start_timeout_s, work=self._work
         )
@@ -220,7 +220,7 @@ class OperationRun:
             before += file.size
         return folder
 
-    def _start(self, order: Order, backend: Path) -> ModelProcess:
+    def _start(self, order: Order, backend: Path, model: Path) -> ModelProcess:
         move = self._parts.operations.start_move(self._key, order.start_timeout_s)
         self._work.check()
         if move is not StartMove.START:
@@ -229,6 +229,7 @@ class OperationRun:
             order,
             folder=backend,
             environ=self._parts.environ(order),
+            reads=model,
             gate=self._parts.operations.attach,
             work=self._work,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,12 +29,9 @@ def scrape(frontend: Frontend) -> Samples:
 
 
 def agent_metrics(frontend: Frontend) -> Samples:
-    """What the agent's own HTTP server says; it listens on the port below the base port."""
-    agent = frontend.process.child("worker_agent.main")
-    for connection in psutil.Process(agent.pid).net_connections("tcp"):
-        if connection.status == psutil.CONN_LISTEN:
-            return samples_of(plain_http.get(f"http://127.0.0.1:{connection.laddr.port}/metrics", timeout=10).text)
-    raise AssertionError("the agent listens nowhere")
+    """What the agent's own HTTP server says."""
+    (node,) = frontend.nodes()
+    return samples_of(plain_http.get(f"http://{node['http_address']}/metrics", timeout=10).text)
 
 
 def test_control_web_and_agent_answer_for_what_they_did(machine: Cluster, up: Frontend) -> None:

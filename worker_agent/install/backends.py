@@ -24,6 +24,7 @@ from localai.jobs.operation_rules import Cause, Order
 from worker_agent.hooks import Hooks
 from worker_agent.install.commands import Commands, Errand
 from worker_agent.install.environment import make_environment
+from worker_agent.processes.backend_account import BackendAccount, show, take_back
 from worker_agent.work import Work
 
 log = logs.get(__name__)
@@ -48,13 +49,21 @@ class BackendInstaller:
     """The backends folder of this node."""
 
     def __init__(
-        self, folder: Path, *, machine: Platform, rights: Rights, commands: Commands, hooks: Hooks | None = None
+        self,
+        folder: Path,
+        *,
+        machine: Platform,
+        rights: Rights,
+        commands: Commands,
+        hooks: Hooks | None = None,
+        account: BackendAccount | None = None,
     ) -> None:
         self._folder = folder
         self._machine = machine
         self._rights = rights
         self._commands = commands
         self._hooks = hooks or Hooks()
+        self._account = account
 
     def ensure(self, order: Order, *, said: Callable[[str], None], work: Work) -> Path:
         """The folder of the order's backend, installed when it is not there in this version.
@@ -66,6 +75,7 @@ class BackendInstaller:
         entry = self._entry(name, place)
         if entry is None or _is_installed(place, entry):
             _make_runnable(place / "run.sh")
+            self._show(place, entry)
             return place
         if not self._rights.may_install:
             raise OperationFailed(
@@ -77,7 +87,14 @@ class BackendInstaller:
         with self._one_at_a_time(name, errand):
             if not _is_installed(place, entry):
                 self._install(entry, place, errand)
+        self._show(place, entry)
         return place
+
+    def _show(self, place: Path, entry: Entry | None) -> None:
+        """Let the account of model processes read a backend that was installed without it. A person's own stays."""
+        account = self._account
+        if account is not None and entry is not None and account.blocked_at(place / "run.sh", os.R_OK | os.X_OK):
+            show(place, account)
 
     def _entry(self, name: str, place: Path) -> Entry | None:
         """The gallery's entry, or None for a folder somebody put there that the gallery does not know."""
@@ -99,7 +116,9 @@ class BackendInstaller:
             temporary.mkdir(parents=True, mode=0o700)
             lay_out(entry, temporary)
             if entry.lock is not None:
-                make_environment(temporary, entry.lock, commands=self._commands, errand=errand)
+                self._make_environment(temporary, entry.lock, errand)
+            if self._account is not None:
+                show(temporary, self._account)
             _write_metadata(temporary, entry)
             self._hooks.installing(entry.name)
             _swap(temporary, place)
@@ -108,6 +127,14 @@ class BackendInstaller:
             raise OperationFailed(cause, f"backend {entry.name} could not be installed: {error}") from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+    def _make_environment(self, folder: Path, lock: Path, errand: Errand) -> None:
+        """Packages are installed by the account of model processes, and then no longer its own."""
+        if self._account is not None:
+            show(folder, self._account)
+        make_environment(folder, lock, commands=self._commands, errand=errand)
+        if self._account is not None:
+            take_back(folder / "venv")
 
     @contextmanager
     def _one_at_a_time(self, name: str, errand: Errand) -> Iterator[None]:

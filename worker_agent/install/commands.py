@@ -11,6 +11,7 @@ from typing import Protocol
 from localai.errors import OperationFailed
 from localai.ids import new_id
 from localai.jobs.operation_rules import Cause, Order
+from worker_agent.processes.confinement import Access
 from worker_agent.processes.logs import open_output
 from worker_agent.processes.process import Group
 from worker_agent.processes.starter import Launch
@@ -49,7 +50,13 @@ class Commands:
     environ: Mapping[str, str]
 
     def run(
-        self, argv: Sequence[str], *, folder: Path, errand: Errand, environ: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        folder: Path,
+        access: Access,
+        errand: Errand,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         """Run a command to its end, in ``environ`` in place of the usual environment if it is given.
 
@@ -69,6 +76,7 @@ class Commands:
             folder=folder,
             environ=self.environ if environ is None else environ,
             output=open_output(self.log_folder, name, merged=True),
+            access=access,
         )
         group = self.groups.run(launch, work=work)
         try:

@@ -11,7 +11,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,32 +19,17 @@ from pathlib import Path
 
 from localai import logs
 from worker_agent.hooks import Hooks
-from worker_agent.processes import proc_table
+from worker_agent.processes import launcher, proc_table
+from worker_agent.processes.confinement import Access
 from worker_agent.processes.journal import Journal
 from worker_agent.processes.logs import OutputFiles
 from worker_agent.processes.process import Group
+from worker_agent.processes.rights import Rights
 
 log = logs.get(__name__)
 
-#: Waits for one byte, then becomes the target. End of file means that the agent died, or that it changed its mind.
-#: The parent is compared after the signal was asked for: it may have died before.
-_LAUNCHER = """
-import os, signal, sys
-gate, parent, target = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-if sys.platform == "linux":
-    import ctypes
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-if os.getppid() != parent or os.read(gate, 1) != b"g":
-    os._exit(125)
-os.close(gate)
-for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-    signal.signal(number, signal.SIG_DFL)
-try:
-    os.execv(target[0], target)
-except OSError as error:
-    os.write(2, f"cannot start {target[0]}: {error}\\n".encode())
-    os._exit(126)
-"""
+#: Waits at the gate, gives up rights, then becomes the target.
+_LAUNCHER = str(Path(launcher.__file__).resolve())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +47,12 @@ class Launch:
     #: It holds secrets.
     environ: Mapping[str, str] = field(repr=False)
     output: OutputFiles
+    #: Files beside those of every process.
+    access: Access = Access()
+
+
+#: Makes the rights of a start. Raises OSError.
+MakeRights = Callable[[Launch], Rights]
 
 
 class Held:
@@ -86,8 +77,11 @@ class Held:
 class ProcessStarter:
     """The thread that forks."""
 
-    def __init__(self, journal: Journal, *, grace_s: float, hooks: Hooks) -> None:
+    def __init__(
+        self, journal: Journal, *, grace_s: float, hooks: Hooks, rights: MakeRights = lambda _: Rights()
+    ) -> None:
         self._journal = journal
+        self._rights = rights
         self._grace_s = grace_s
         self._hooks = hooks
         self._requests: queue.SimpleQueue[tuple[Launch, Future[Held]]] = queue.SimpleQueue()
@@ -144,11 +138,15 @@ class ProcessStarter:
         return Held(group, gate_in, self._hooks)
 
     def _popen(self, launch: Launch, gate: int) -> subprocess.Popen[bytes]:
+        rights = self._rights(launch)
         with open(launch.output.out, "ab") as out, open(launch.output.err, "ab") as err:
             return subprocess.Popen(
-                [sys.executable, "-SEsI", "-c", _LAUNCHER, str(gate), str(os.getpid()), *launch.argv],
+                [
+                    *(sys.executable, "-SEsI", _LAUNCHER, str(gate), str(os.getpid())),
+                    *(*rights.arguments(), *launch.argv),
+                ],
                 cwd=launch.folder,
-                env={**launch.environ, proc_table.INSTANCE_VARIABLE: launch.instance},
+                env={**launch.environ, **rights.environ, proc_table.INSTANCE_VARIABLE: launch.instance},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

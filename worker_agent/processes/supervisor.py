@@ -16,6 +16,7 @@ from localai.jobs.disk_full import cause_of
 from localai.jobs.operation_rules import Cause, Order, process_key
 from worker_agent.addresses import Addresses
 from worker_agent.processes import proc_table
+from worker_agent.processes.confinement import Access
 from worker_agent.processes.journal import Journal
 from worker_agent.processes.logs import OutputFiles, open_output
 from worker_agent.processes.port_range import PortRange
@@ -55,6 +56,7 @@ class Supervisor:
         addresses: Addresses,
         log_folder: Path,
         gone: Callable[[str], None],
+        forget: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._starter = starter
         self._journal = journal
@@ -62,16 +64,18 @@ class Supervisor:
         self._addresses = addresses
         self._log_folder = log_folder
         self._gone = gone
+        self._forget = forget
         self._lock = threading.Lock()
         self._groups: dict[str, Group] = {}
         self._closed = False
 
     def start_model(
-        self, order: Order, *, folder: Path, environ: Mapping[str, str], gate: Gate, work: Work
+        self, order: Order, *, folder: Path, environ: Mapping[str, str], reads: Path, gate: Gate, work: Work
     ) -> ModelProcess:
         """Start ``run.sh`` of a backend for an order. Raises OperationFailed, OperationStopped; nothing runs then.
 
-        ``gate`` is asked once everything about the process is on disk and before it runs: False abandons it.
+        ``reads`` is the folder of the model. ``gate`` is asked once everything about the process is on disk and before
+        it runs: False abandons it.
         """
         port, name, secret = self._ports.take(), process_key(order.model, order.slot), process_secrets.draw()
         started: list[ModelProcess] = []
@@ -102,6 +106,7 @@ class Supervisor:
                 folder=folder,
                 environ={**environ, process_secrets.VARIABLE: secret},
                 output=open_output(self._log_folder, name),
+                access=Access(reads=(reads,)),
             )
             self._start(launch, admit=admit, nudge=work.nudge, release=lambda: self._ports.release(port))
         except OSError as error:
@@ -193,6 +198,7 @@ class Supervisor:
             self._gone(launch.instance)
             log.info("process group ended", extra=logs.fields(process=launch.name, status=changed.returncode))
             self._journal.gone(launch.instance)
+            self._forget(launch.instance)
 
         with self._lock:
             admitted = not self._closed

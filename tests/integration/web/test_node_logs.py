@@ -12,7 +12,7 @@ from tests import plain_http
 from tests.integration.web.bench import TOKEN, Bench, WebProcess
 from tests.loopback import free_port
 from worker_agent.log_routes import LogRoutes
-from worker_agent.probes import ProbeServer
+from worker_agent.probes import Answers, ProbeServer
 from worker_agent.processes.logs import open_output
 
 pytestmark = pytest.mark.integration
@@ -28,7 +28,7 @@ def _register(web: WebProcess, http_address: str) -> str:
 @pytest.fixture
 def node_id(web: WebProcess, tmp_path: Path) -> Iterator[str]:
     port = free_port()
-    server = ProbeServer("127.0.0.1", port, lambda: None, LogRoutes(tmp_path, TOKEN))
+    server = ProbeServer("127.0.0.1", port, Answers(lambda: None, LogRoutes(tmp_path, TOKEN)))
     server.start()
     yield _register(web, f"127.0.0.1:{port}")
     server.close()

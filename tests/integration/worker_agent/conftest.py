@@ -24,6 +24,7 @@ from worker_agent.files.staged_files import StagedFiles
 from worker_agent.folders import Folders
 from worker_agent.frontends import Frontends
 from worker_agent.hooks import Hooks
+from worker_agent.processes.confinement import Confinement
 from worker_agent.registration import description
 from worker_agent.telemetry.figures import Figures
 from worker_agent.telemetry.model_memory import ModelMemoryReading
@@ -156,6 +157,7 @@ def make_rig(frontend: FakeFrontend, tmp_path: Path) -> Iterator[MakeRig]:
                 model_memory=model_memory,
                 ending=ending,
                 hooks=hooks or Hooks(),
+                confinement=Confinement.of(settings, folders),
                 used_ports=(),
             )
             agent = Agent(place, registered)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import urllib.error
 import urllib.request
@@ -27,9 +30,11 @@ from tasks.enqueue import DramatiqWakeups
 from tests.embedded_servers import clean_environment
 from tests.integration.worker_agent.conftest import faults, order, settings_for
 from tests.integration.worker_agent.fake_frontend import LIMIT_S, FakeFrontend
+from tests.integration.worker_agent.spy import closed_above, lay_spy, open_interpreter
 from tests.loopback import NatsServer, ValkeyServer, eventually, free_port
 from worker_agent import ending
 from worker_agent.processes import journal, proc_table
+from worker_agent.processes.launcher import landlock_version
 
 pytestmark = pytest.mark.integration
 
@@ -39,11 +44,11 @@ MAIN = ["-m", "worker_agent.main"]
 class AgentProcess:
     """One running agent."""
 
-    def __init__(self, settings: Settings, arguments: list[str]) -> None:
+    def __init__(self, settings: Settings, arguments: list[str], python: str = sys.executable, **environ: str) -> None:
         self.settings = settings
         self.popen = subprocess.Popen(
-            [sys.executable, *arguments],
-            env=clean_environment(settings.environ()),
+            [python, *arguments],
+            env=clean_environment({**settings.environ(), **environ}),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -93,8 +98,10 @@ class Machine:
         self._wakeups = DramatiqWakeups(self._broker)
         self.settings = settings_for(folder, frontend.url, broker_url=valkey.url)
 
-    def start(self, *, arguments: list[str] | None = None, settings: Settings | None = None) -> AgentProcess:
-        agent = AgentProcess(settings or self.settings, arguments or MAIN)
+    def start(
+        self, *, arguments: list[str] | None = None, settings: Settings | None = None, **environ: str
+    ) -> AgentProcess:
+        agent = AgentProcess(settings or self.settings, arguments or MAIN, **environ)
         self._stack.callback(_finish, agent)
         return agent
 
@@ -407,9 +414,97 @@ def test_an_agent_whose_parent_died_ends_with_its_processes(machine: Machine, tm
 
 
 def test_kill_9_of_the_agent_by_its_own_model_process_leaves_nothing_behind_for_long(machine: Machine) -> None:
-    agent = machine.ready(machine.start())
+    # With Landlock the kernel refuses the signal.
+    agent = machine.ready(machine.start(settings=changed(machine.settings, backend_landlock=False)))
     wanted = machine.send(order(model_options=faults("kill_parent:true")))
     assert agent.exit_code() == -signal.SIGKILL
     machine.ready(machine.start())
     assert (wanted.job_id, 1) in machine.frontend.claims
     assert journal.read(machine.folder / "worker" / "journal") == []
+
+
+def spied(machine: Machine, agent: AgentProcess, **asked: Any) -> tuple[psutil.Process, dict[str, Any]]:
+    """Load the spy; its process, and what it said of what it can reach."""
+    folder = machine.folder / "worker"
+    lay_spy(folder / "backends" / "spy", json.dumps({"agent": agent.popen.pid, **asked}))
+    wanted = machine.send(order(model="m", backend="spy", env={"MODEL_SECRET": "s"}))
+    ready = machine.frontend.wait_report(wanted, OpState.READY)
+    said = (folder / "logs" / "m#0.err.log").read_text()
+    process = psutil.Process(alive(ready.process_instance or "")[0])
+    return process, json.loads(next(line for line in said.splitlines() if line.startswith("SPY "))[4:])
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+SECRETS = ("node-secret", "journal", "incarnation", "logs", "models/other/weights", "backends/other/run.sh", "")
+
+
+def secret_paths(folder: Path) -> list[str]:
+    for name in ("models/other/weights", "backends/other/run.sh"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("x")
+    (folder / "models" / "m").mkdir()
+    (folder / "models" / "m" / "weights").write_text("x")
+    return [str(folder / name) for name in SECRETS]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities are those of Linux")
+def test_a_model_process_has_no_capability_no_core_dump_and_only_listed_variables(machine: Machine) -> None:
+    agent = machine.ready(machine.start(SOME_TOKEN="t", OMP_NUM_THREADS="1", https_proxy="http://u:p@proxy:1"))
+    worker = machine.folder / "worker"
+    secrets = [*secret_paths(worker), f"/proc/{agent.popen.pid}/environ"]
+    process, said = spied(machine, agent, reads=[*secrets, str(worker / "models/m/weights")], writes=[str(worker)])
+    status = status_of(process.pid)
+    caps = [status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")]
+    assert [int(text, 16) for text in caps[:3]] == [0, 0, 0] and int(caps[4], 16) == 0
+    assert int(caps[3], 16) == 0 or os.geteuid() != 0
+    assert status["NoNewPrivs"] == "1"
+    limits = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
+    assert next(line for line in limits if line.startswith("Max core")).split()[4:6] == ["0", "0"]
+    names = set(process.environ())
+    assert {"PATH", "OMP_NUM_THREADS", "MODEL_SECRET", "LOCALAI_PROCESS_INSTANCE"} <= names
+    assert not {"SOME_TOKEN", "https_proxy"} & names
+    assert not {name for name in names if name.startswith(("LOCALAI_NATS", "LOCALAI_BROKER", "LOCALAI_REG"))}
+    assert said["opens its stderr again"] == "yes"
+    if not landlock_version():
+        pytest.skip("the rest needs Landlock, which this kernel does not have")
+    assert {path: said["reads"][path] for path in secrets} == dict.fromkeys(secrets, "PermissionError")
+    assert said["reads"][str(worker / "models/m/weights")] == "yes"
+    assert list(said["writes"].values()) == ["PermissionError", "yes", "yes"]
+    assert said["signals the agent"] == "PermissionError"
+    scratch = process.environ()["TMPDIR"]
+    assert Path(scratch).parent == worker / "scratch"
+    process.kill()
+    eventually(lambda: not Path(scratch).exists(), "the temporary files of an ended process are removed")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's model processes run as another account")
+def test_with_a_backend_user_model_processes_run_as_it_and_cannot_read_the_state_folder(
+    machine: Machine, tmp_path: Path
+) -> None:
+    if (closed := closed_above(Path(sysconfig.get_path("purelib")))) is not None:
+        pytest.skip(f"other accounts cannot pass {closed}, where the packages of the tests lie")
+    account = pwd.getpwnam("nobody")
+    python, environ = open_interpreter(tmp_path / "python")
+    # Landlock would hide what the modes of files let through.
+    settings = changed(machine.settings, backend_user="nobody", backend_landlock=False)
+    agent = machine.ready(machine.start(settings=settings, python=python, **environ))
+    worker = machine.folder / "worker"
+    secrets = [*secret_paths(worker), f"/proc/{agent.popen.pid}/environ", "/etc/shadow"]
+    secrets.remove(str(worker / "backends/other/run.sh"))  # a backend that the test put there, open to all
+    (worker / "models/other").chmod(0o700)
+    process, said = spied(machine, agent, reads=[*secrets, str(worker / "models/m/weights")], writes=[str(worker)])
+    assert set(process.uids()) == {account.pw_uid} and set(process.gids()) == {account.pw_gid}
+    status = status_of(process.pid)
+    assert {int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
+    assert {path: said["reads"][path] for path in secrets} == dict.fromkeys(secrets, "PermissionError")
+    assert said["reads"][str(worker / "models/m/weights")] == "yes"
+    assert list(said["writes"].values()) == ["PermissionError", "yes", "yes"]
+    assert said["opens its stderr again"] == "yes"
+    assert said["signals the agent"] == "PermissionError"
+    agent.popen.terminate()
+    assert agent.exit_code() == 0
+    assert not process.is_running()

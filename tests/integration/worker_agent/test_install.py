@@ -59,7 +59,7 @@ def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source.mkdir()
     (source / "run.sh").write_text('#!/bin/sh\nexec "$(dirname "$0")/venv/bin/python" "$(dirname "$0")/backend.py"\n')
     (source / "backend.py").write_text("import sys, tiny\nsys.exit(tiny.ANSWER)\n")
-    wheel = tiny_wheel(tmp_path)
+    wheel = tiny_wheel(source)
     (source / "requirements.txt").write_text("tiny==1.0\n")
     (source / catalogue.LOCK).write_text(locked(wheel, wheel))
     entry = Entry(name="own", description="", source=source)
