@@ -76,7 +76,7 @@ def test_tq_01_a_model_that_kills_its_worker_is_started_once_for_each_load_and_t
     for attempt in (1, 2):
         agent = up.process.child("worker_agent.main")
         asking = Background(lambda: up.chat("killer"))
-        wait_for("its process", lambda: starts(shared_cluster, "killer") == attempt)  # noqa: B023  called at once
+        wait_for("its process", lambda: starts(machine, "killer") == attempt)  # noqa: B023  called at once
         agent.kill()
         response = asking.result()
         assert response.status_code == 503, response.text
