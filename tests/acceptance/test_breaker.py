@@ -111,9 +111,9 @@ def refusals(address: str, *shown: tuple[str, str]) -> list[grpc.StatusCode]:
 
 
 def test_a_stranger_can_neither_ask_nor_free_a_model_and_a_new_life_of_the_agent_draws_another_secret(
-    shared_cluster: Cluster, up: Frontend
+    machine: Cluster, up: Frontend
 ) -> None:
-    shared_cluster.model("locked", "fault", "tokens:1")
+    machine.model("locked", "fault", "tokens:1")
     up.wait_for_model("locked")
     secrets: list[str] = []
     for life in (1, 2):
@@ -139,8 +139,8 @@ def test_a_stranger_can_neither_ask_nor_free_a_model_and_a_new_life_of_the_agent
         up.get(f"/api/nodes/{node['id']}/models").text,
         *(up.get(f"/api/jobs/{job['id']}").text for job in jobs),
     ]
-    logs = [path.read_text(errors="replace") for path in shared_cluster.state_dir.rglob("*.log")]
-    logs.append((shared_cluster.state_dir / "worker" / "journal").read_text())
+    logs = [path.read_text(errors="replace") for path in machine.state_dir.rglob("*.log")]
+    logs.append((machine.state_dir / "worker" / "journal").read_text())
     assert not [text for text in (*answers, *logs) for secret in secrets if secret in text]
 
 

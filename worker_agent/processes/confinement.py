@@ -146,6 +146,7 @@ class Confinement:
         if start.access.installs:
             home = environ.get("HOME", "/nonexistent")
             general += [Path(text.replace("~", home, 1)) for text in known.PIP_FILES]
+            general += known.local_indexes(environ)
         folder = start.folder
         # A backend that a person put there may lead elsewhere by links.
         own = [folder, folder.resolve(), (folder / "run.sh").resolve().parent, *start.access.reads]

@@ -32,9 +32,13 @@ WRITTEN = (
 #: Variables that name a path which a process reads.
 READ = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "PIP_CLIENT_CERT"),
-    *("PIP_CONFIG_FILE", "PIP_CONSTRAINT", "PIP_FIND_LINKS", "NETRC", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
+    *("NETRC", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
     *("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "LOCALAI_PYTHON"),
 )
+
+
+#: Variables that name indexes of packages, which may be folders of this machine.
+INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,12 @@ def named_by(environ: Mapping[str, str], variables: Iterable[str]) -> list[Path]
     """The absolute paths that variables of an environment name, each of them a list as that of a search path."""
     texts = (text for variable in variables for text in environ.get(variable, "").split(":"))
     return [Path(text) for text in texts if text.startswith("/")]
+
+
+def local_indexes(environ: Mapping[str, str]) -> list[Path]:
+    """The folders of this machine that packages come from."""
+    texts = " ".join(environ.get(variable, "") for variable in INDEXES).split()
+    return [Path(text.removeprefix("file://")) for text in texts if text.startswith(("/", "file:///"))]
 
 
 def without(folder: Path, kept_out: Iterable[Path]) -> list[Path]:

@@ -47,6 +47,11 @@ def test_further_names_are_passed_but_no_setting_of_this_program() -> None:
     assert set(found) == {*PASSED, "HF_TOKEN", "AWS_SECRET_ACCESS_KEY"}
 
 
+def test_an_install_reads_indexes_that_are_folders_of_this_machine() -> None:
+    found = rights.local_indexes({"PIP_FIND_LINKS": "/wheels https://u:p@h/x", "PIP_INDEX_URL": "file:///opt/index"})
+    assert found == [Path("/opt/index"), Path("/wheels")]
+
+
 def test_a_folder_is_allowed_without_what_is_kept_out(tmp_path: Path) -> None:
     for name in ("a", "b/secret", "b/open"):
         (tmp_path / name).mkdir(parents=True)
