@@ -79,7 +79,7 @@ def test_the_environment_of_a_backend_works_where_the_folder_was_renamed_to(rig:
 
 
 def test_a_failed_install_leaves_nothing_and_says_what_the_installer_said(rig: Rig, own_environment: Path) -> None:
-    wheel = own_environment.parent / "tiny-1.0-py3-none-any.whl"
+    wheel = own_environment / "tiny-1.0-py3-none-any.whl"
     (own_environment / catalogue.LOCK).write_text(locked(Path("/nowhere/tiny-1.0-py3-none-any.whl"), wheel))
     cause, message, tail = error_of(rig, rig.run(order(backend="own")))
     assert cause == Cause.BACKEND_INSTALL_FAILED
@@ -89,7 +89,7 @@ def test_a_failed_install_leaves_nothing_and_says_what_the_installer_said(rig: R
 
 
 def test_a_wheel_with_another_hash_than_the_lock_names_is_not_installed(rig: Rig, own_environment: Path) -> None:
-    wheel = own_environment.parent / "tiny-1.0-py3-none-any.whl"
+    wheel = own_environment / "tiny-1.0-py3-none-any.whl"
     (own_environment / catalogue.LOCK).write_text(locked(wheel, own_environment / "run.sh"))
     cause, _, tail = error_of(rig, rig.run(order(backend="own")))
     assert cause == Cause.BACKEND_INSTALL_FAILED
