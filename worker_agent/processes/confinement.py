@@ -16,6 +16,7 @@ from localai.settings import Settings, default_state_dir
 from worker_agent.folders import Folders
 from worker_agent.processes import rights as known
 from worker_agent.processes.backend_account import BackendAccount, backend_account, let_pass, show
+from worker_agent.processes.environ import is_inherited
 from worker_agent.processes.launcher import landlock_version
 from worker_agent.processes.logs import OutputFiles
 from worker_agent.processes.rights import Rights
@@ -126,7 +127,7 @@ class Confinement:
         wanted = {"HOME": str(self._folders.home)}
         if account is not None:
             wanted |= {"USER": account.name, "LOGNAME": account.name}
-        return {name: value for name, value in wanted.items() if start.environ.get(name) == os.environ.get(name)}
+        return {name: value for name, value in wanted.items() if is_inherited(name, start.environ.get(name))}
 
     def _hand_over(self, scratch: Path, start: Start, account: BackendAccount) -> None:
         # Of the output files too: a program may open its /dev/stderr again.

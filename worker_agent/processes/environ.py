@@ -69,6 +69,11 @@ def inherited(
     }
 
 
+def is_inherited(name: str, value: str | None) -> bool:
+    """Whether a variable has the value that it has for the agent, and so was set by no order."""
+    return os.environ.get(name) == value
+
+
 def _is_one_of(name: str, patterns: Collection[str]) -> bool:
     return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns)
 
