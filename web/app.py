@@ -20,6 +20,7 @@ from web.admin import nodes as admin_nodes
 from web.admin import retries as admin_retries
 from web.auth import attempts, sessions
 from web.auth import routes as auth
+from web.auth.ended import EndedSessions
 from web.jina import rerank as jina_rerank
 from web.node import drain as node_drain
 from web.node import files as node_files
@@ -87,7 +88,7 @@ def serve(app: Flask, built: services.Services) -> Flask:
     """Let these services answer the routes."""
     app.config["BODY_LIMIT_BYTES"] = built.settings.upload_limit_mb * MIB
     services.install(app, built)
-    sessions.install(app, sessions.Sessions(built.keys))
+    sessions.install(app, sessions.Sessions(built.keys, EndedSessions(built.ended_sessions, sessions.SESSION_S)))
     attempts.install(app, attempts.Attempts())
     app.wsgi_app = OuterScheme(app.wsgi_app, built.settings.trusted_proxies)  # type: ignore[method-assign]
     return app

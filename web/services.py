@@ -24,6 +24,7 @@ from localai.routing.table import RoutingTable
 from localai.settings import Settings
 from localai.unloads.drains import DrainService
 from localai.unloads.service import UnloadService
+from web.auth.ended import Rows
 from web.identity import Keys, NodeKeys
 from web.serving import Serving
 
@@ -55,6 +56,7 @@ class Services:
     settings: Settings
     keys: Keys
     node_keys: NodeKeys
+    ended_sessions: Rows
     configs: ModelConfigs
     table: RoutingTable
     serving: Serving

@@ -25,6 +25,7 @@ from localai.replicas.retirement import Retirement
 from localai.routing.feed import Intervals, Process, RoutingFeed
 from localai.routing.frontends import PgFrontends
 from localai.routing.table import RoutingTable
+from localai.sessions.store import PgEndedSessions
 from localai.settings import KEY_ACCEPTED, Settings, check_key_lengths, default_state_dir, usable_as_key
 from localai.shared_counts import SharedCounts, folder_of
 from tasks.broker import make_broker
@@ -101,6 +102,7 @@ def build_services(settings: Settings | None = None) -> Services:
         settings=settings,
         keys=Keys(_admin_keys(settings)),
         node_keys=node_keys,
+        ended_sessions=PgEndedSessions(units_of(engine)),
         configs=configs,
         table=routing.table,
         serving=Serving(

@@ -8,7 +8,7 @@ import pytest
 
 from tests import plain_http
 from tests.acceptance.cluster import API_KEY, Cluster, Frontend
-from tests.slow_clients import A_BYTE, A_LOGIN, STRANGER, held, is_closed, open_files
+from tests.slow_clients import A_BYTE, STRANGER, held, is_closed, open_files
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -119,12 +119,9 @@ def test_a_config_that_cannot_be_used_does_not_hide_the_others(machine: Cluster,
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", STRANGER], ids=["of a proxy", "of a stranger"])
-@pytest.mark.parametrize("sent", [A_BYTE, A_LOGIN % 9 + b"{"], ids=["head", "body"])
 @pytest.mark.long
-def test_a_client_is_served_beside_4050_slow_connections_of_one_address(
-    up: Frontend, address: str, sent: bytes
-) -> None:
-    with open_files(8000), held(int(up.url.rpartition(":")[2]), 4050, sent, address) as opened:
+def test_a_client_is_served_beside_4050_slow_connections_of_one_address(up: Frontend, address: str) -> None:
+    with open_files(8000), held(int(up.url.rpartition(":")[2]), 4050, A_BYTE, address) as opened:
         for _ in range(20):
             assert up.get("/v1/models").status_code == 200
         assert sum(is_closed(connection) for connection in opened[:1000]) == 1000

@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 
 from localai import metrics
 from localai.bus.memory import MemoryBus
-from localai.errors import NotFound
+from localai.errors import NotFound, StorageUnavailable
 from localai.loads.waiters import Waiters
 from localai.models.loader import ModelConfigs
 from localai.nodes.invitations import JoinToken
@@ -95,6 +95,26 @@ class FakeInvitations:
 
 
 @dataclass
+class FakeEndedSessions:
+    """Rows of ended sessions, for any number of frontends."""
+
+    digests: set[str] = field(default_factory=set)
+    away: bool = False
+
+    def end(self, digest: str, for_s: float) -> None:
+        self._here()
+        self.digests.add(digest)
+
+    def is_ended(self, digest: str) -> bool:
+        self._here()
+        return digest in self.digests
+
+    def _here(self) -> None:
+        if self.away:
+            raise StorageUnavailable
+
+
+@dataclass
 class NoDigests:
     def known(self, path: Path) -> str | None:
         return None
@@ -150,6 +170,7 @@ class WebBench:
         self.table.hold(Lease.granted(self.clock(), 90))
         self.invitations = FakeInvitations()
         self.loads, self.nodes, self.feed, self.retired = FakeLoads(), FakeNodes(), Feed(), Retired()
+        self.ended: FakeEndedSessions = replaced.pop("ended_sessions", FakeEndedSessions())
         limits: dict[str, Any] = {"wait_s": 0.05, "poll_interval_s": 30, **waits}
         self.waiters = Waiters(self.loads, self.table, lambda: True, **limits)
         self.bus = MemoryBus()
@@ -160,6 +181,7 @@ class WebBench:
             node_keys=NodeKeys(
                 self.nodes, "registration-token", is_join_token=self.invitations.knows, clock=self.clock
             ),
+            ended_sessions=self.ended,
             configs=self.configs,
             table=self.table,
             serving=Serving(self.table, self.feed, self.waiters, self.inference, self.retired),

@@ -44,7 +44,10 @@ def token_login() -> Response:
 @blueprint.post("/api/auth/logout")
 @open_to(Access.USER)
 def logout() -> Response:
-    """Take the session from the browser."""
+    """End the session on every frontend and take it from the browser."""
+    value = request.cookies.get(COOKIE)
+    if value:
+        sessions().end(value)
     response = jsonify({"message": "logged out"})
     forget(response)
     return response

@@ -1,7 +1,8 @@
 """What does a browser show instead of the key? A signed value that ends with its time, or with the key it came from.
 
-Nothing is stored: every frontend with the same key believes the same value. The secret of a value is made from the key,
-so a changed key ends all sessions of the old one, on every frontend.
+A session has no row: every frontend with the same key believes the same value. The secret of a value is made from the
+key, so a changed key ends all sessions of the old one, on every frontend. A session that a person ends gets a row that
+every frontend reads (docs/decisions/0019-ended-sessions.md).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from flask import Flask, current_app
 from itsdangerous import BadSignature, TimestampSigner
@@ -28,11 +30,18 @@ _LONGEST = 200
 _NAME = "localai.sessions"
 
 
+class Ended(Protocol):
+    """Knows the sessions that a person ended."""
+
+    def end(self, value: str) -> None: ...
+    def is_ended(self, value: str) -> bool: ...
+
+
 class Sessions:
     """Begins sessions and recognises them."""
 
-    def __init__(self, keys: Keys, *, clock: Callable[[], float] = time.time) -> None:
-        self._keys, self._clock = keys, clock
+    def __init__(self, keys: Keys, ended: Ended, *, clock: Callable[[], float] = time.time) -> None:
+        self._keys, self._ended, self._clock = keys, ended, clock
 
     def begin(self, key: str) -> str | None:
         """The value of a new session; None where the key is not accepted."""
@@ -43,6 +52,11 @@ class Sessions:
         """The short digest of the key that a session came from; empty for no session."""
         secret = self._secret(value)
         return "" if secret is None else self._keys.name_of(secret)
+
+    def end(self, value: str) -> None:
+        """No frontend accepts this session any more, nor a copy of its value. Raises StorageUnavailable."""
+        if self._secret(value) is not None:
+            self._ended.end(value)
 
     def accept(self, value: str | None) -> bool:
         """Whether this is a session that has neither ended nor lost its key."""
@@ -71,7 +85,7 @@ class Sessions:
                 continue
             if -AHEAD_S <= self._clock() - begun.timestamp() < SESSION_S + 1:
                 found = secret
-        return found
+        return None if found is None or self._ended.is_ended(value) else found
 
     def _signer(self, secret: bytes) -> TimestampSigner:
         return _Signer(secret, self._clock)

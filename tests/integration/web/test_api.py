@@ -9,6 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from localai.db.unit_of_work import units_of
+from localai.sessions.store import PgEndedSessions
 from tests import plain_http
 from tests.fakes.inference import says
 from tests.integration.web.bench import KEY, Bench, Node, WebProcess
@@ -188,3 +190,33 @@ def test_a_keep_alive_connection_carries_many_requests(bench: Bench, web: WebPro
         statuses = {client.get("/v1/models").status_code for _ in range(50)}
         refused = client.post("/v1/chat/completions", json={"model": "nobody", "messages": []})
     assert statuses == {200} and refused.status_code == 400
+
+
+def test_a_session_that_was_ended_is_refused_by_every_frontend(bench: Bench, web: WebProcess) -> None:
+    """The test is another frontend: it works on the same rows."""
+    rows = PgEndedSessions(units_of(bench.engine))
+    with httpx2.Client(base_url=web.url, timeout=LIMIT_S) as browser:
+
+        def sign_in() -> tuple[dict[str, str], dict[str, str]]:
+            answer = browser.post("/api/auth/token-login", json={"token": KEY})
+            browser.cookies.clear()
+            return {"Cookie": answer.headers["Set-Cookie"].split(";")[0]}, {"X-CSRF-Token": answer.json()["csrf_token"]}
+
+        def reads(cookie: dict[str, str]) -> int:
+            return int(browser.get("/v1/models", headers=cookie).status_code)
+
+        def digest(cookie: dict[str, str]) -> str:
+            return hashlib.sha256(cookie["Cookie"].partition("=")[2].encode()).hexdigest()
+
+        here, token = sign_in()
+        elsewhere, _ = sign_in()
+        assert (reads(here), reads(elsewhere)) == (200, 200)
+        assert browser.post("/api/auth/logout", headers={**here, **token}).status_code == 200
+        assert (reads(here), reads(elsewhere)) == (401, 200)
+        assert rows.is_ended(digest(here)) and not rows.is_ended(digest(elsewhere))
+        rows.end(digest(elsewhere), 60.0)
+        rows.end(digest(elsewhere), 60.0)
+        eventually(lambda: reads(elsewhere) == 401, "the end of a session on another frontend")
+        rows.end("over", -1.0)
+        rows.end("other", 60.0)
+        assert not rows.is_ended("over") and rows.is_ended("other")

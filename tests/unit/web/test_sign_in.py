@@ -9,7 +9,8 @@ from werkzeug.test import TestResponse
 
 from localai import callers, metrics
 from localai.callers import Caller, key_name
-from tests.fakes.web import KEY, NODE_ID, WebBench
+from tests.fakes.web import KEY, NODE_ID, FakeEndedSessions, WebBench
+from web.auth.ended import BELIEVED_S, EndedSessions
 from web.auth.sessions import AHEAD_S, COOKIE, CSRF_HEADER, SESSION_S, Sessions
 from web.identity import Keys
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.unit
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 #: Writes of an admin that need no body; the fakes know no such node.
 A_WRITE = "/api/auth/logout"
+NONE_ENDED = EndedSessions(FakeEndedSessions(), SESSION_S)
 
 
 def sign_in(bench: WebBench, token: Any = KEY, **options: Any) -> TestResponse:
@@ -156,7 +158,7 @@ def test_a_changed_letter_anywhere_ends_a_session(bench: WebBench) -> None:
 
 def test_a_session_ends_with_its_time() -> None:
     clock = Clock()
-    sessions = Sessions(Keys([KEY]), clock=clock)
+    sessions = Sessions(Keys([KEY]), NONE_ENDED, clock=clock)
     value = sessions.begin(KEY)
     assert sessions.accept(value)
     clock.now += SESSION_S
@@ -169,21 +171,23 @@ def test_a_session_ends_with_its_time() -> None:
 def test_a_session_of_a_frontend_whose_clock_is_ahead_is_accepted_within_a_bound() -> None:
     ahead, behind = Clock(), Clock()
     ahead.now += AHEAD_S
-    value = Sessions(Keys([KEY]), clock=ahead).begin(KEY)
-    assert Sessions(Keys([KEY]), clock=behind).accept(value)
+    value = Sessions(Keys([KEY]), NONE_ENDED, clock=ahead).begin(KEY)
+    assert Sessions(Keys([KEY]), NONE_ENDED, clock=behind).accept(value)
     behind.now -= 1
-    assert not Sessions(Keys([KEY]), clock=behind).accept(value), "a wrong clock lengthens no session by hours"
+    assert not Sessions(Keys([KEY]), NONE_ENDED, clock=behind).accept(value), (
+        "a wrong clock lengthens no session by hours"
+    )
 
 
 def test_a_session_ends_with_its_key_and_outlives_the_others() -> None:
-    one = Sessions(Keys(["one"])).begin("one")
-    assert Sessions(Keys(["two", "one"])).accept(one), "any frontend with the key"
-    assert not Sessions(Keys(["two"])).accept(one)
-    assert not Sessions(Keys([])).accept(one)
+    one = Sessions(Keys(["one"]), NONE_ENDED).begin("one")
+    assert Sessions(Keys(["two", "one"]), NONE_ENDED).accept(one), "any frontend with the key"
+    assert not Sessions(Keys(["two"]), NONE_ENDED).accept(one)
+    assert not Sessions(Keys([]), NONE_ENDED).accept(one)
 
 
 def test_two_sessions_differ() -> None:
-    sessions = Sessions(Keys([KEY]), clock=Clock())
+    sessions = Sessions(Keys([KEY]), NONE_ENDED, clock=Clock())
     one, two = sessions.begin(KEY), sessions.begin(KEY)
     assert one != two
     assert sessions.csrf_token(one) != sessions.csrf_token(two)
@@ -300,3 +304,46 @@ def test_events_of_a_request_name_its_caller_and_the_next_request_has_another(be
     assert callers.current() == Caller("192.0.2.1", key_name(KEY))
     bench.client.get("/v1/models", headers={"x-api-key": "wrong"})
     assert callers.current() is None
+
+
+def csrf(bench: WebBench) -> dict[str, str]:
+    return {CSRF_HEADER: bench.client.get("/api/auth/status").get_json()["csrf_token"]}
+
+
+def test_signing_out_ends_the_session_also_for_a_copy_of_its_cookie(bench: WebBench) -> None:
+    sign_in(bench)
+    copied = session(bench)
+    assert bench.client.post(A_WRITE, headers=csrf(bench)).status_code == 200
+    bench.client.set_cookie(COOKIE, copied)
+    assert bench.client.get("/v1/models").status_code == 401
+    assert bench.client.get("/api/auth/status").get_json()["user"] is None
+    sign_in(bench)
+    assert bench.client.get("/v1/models").status_code == 200, "a new session"
+
+
+def test_another_frontend_learns_of_the_end_within_seconds() -> None:
+    rows, clock = FakeEndedSessions(), Clock()
+    here = EndedSessions(rows, SESSION_S, clock=clock)
+    there = EndedSessions(rows, SESSION_S, clock=clock)
+    assert not there.is_ended("v")
+    here.end("v")
+    assert here.is_ended("v") and not there.is_ended("v")
+    clock.now += BELIEVED_S
+    assert there.is_ended("v")
+
+
+def test_while_the_database_is_away_sessions_go_on_and_ended_ones_stay_ended() -> None:
+    rows, clock = FakeEndedSessions(), Clock()
+    ended = EndedSessions(rows, SESSION_S, clock=clock)
+    ended.end("v")
+    rows.away = True
+    clock.now += SESSION_S
+    assert ended.is_ended("v") and not ended.is_ended("w")
+
+
+def test_a_sign_out_that_no_row_holds_is_no_success(bench: WebBench) -> None:
+    sign_in(bench)
+    headers = csrf(bench)
+    bench.ended.away = True
+    assert bench.client.post(A_WRITE, headers=headers).status_code == 503
+    assert bench.client.get("/v1/models").status_code == 401, "this process knows it"

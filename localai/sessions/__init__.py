@@ -1,0 +1,1 @@
+"""Sessions of the pages, as far as rows know of them."""
