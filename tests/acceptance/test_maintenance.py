@@ -233,11 +233,16 @@ def test_lj_11_a_load_is_listed_and_cancelled_by_a_frontend_that_was_started_aga
     job_id = loading(front, name)
     worker.child("backend.py", "--addr")
     group = model_processes(worker)
-    front.process.child("gunicorn").kill()
+    master = front.process.child("gunicorn")
+    web = processes_below(master.pid)
+    master.kill()
+    # A worker goes on answering until it sees that its master is gone.
+    wait_for("the web processes gone", lambda: not any(alive(process) for process in web))
     wait_for("the frontend back", front.is_ready)
     listed = wait_for("the job listed", lambda: front.jobs(kind="model.load", subject=name))
     assert [(job["id"], job["cancellable"]) for job in listed] == [(job_id, True)], "a fact of the row"
-    assert run(front, "jobs", "cancel", job_id, "--wait").stdout == f"model.load {name} is stopped\n"
+    cancelled = run(front, "jobs", "cancel", job_id, "--wait")
+    assert cancelled.stdout == f"model.load {name} is stopped\n", cancelled.stderr
     wait_for("the process group gone", lambda: not [process for process in group if alive(process)])
 
 
