@@ -30,7 +30,7 @@ from tests.certificates import Authority
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 
-#: A stop window as short as a kill TTL of 9 s lets it be: one test waits for its end.
+#: A stop window as short as a kill TTL of 15 s lets it be: one test waits for its end.
 WINDOWS = {**SCALED_WINDOWS, "LOCALAI_WORKER_KILL_TTL": "15s", "LOCALAI_STOP_WINDOW": "19s"}
 
 
