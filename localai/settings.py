@@ -729,6 +729,13 @@ class Settings:
         "Least severe line that is logged.",
         choices=("debug", "info", "warning", "error"),
     )
+    debuggable: bool = _setting(
+        "LOCALAI_DEBUGGABLE",
+        "switch",
+        "false",
+        "Let processes of the same account read the memory and the open files of the web, control and worker "
+        "processes, as debuggers, `py-spy` and `lsof` do.",
+    )
 
     no_color: str = _setting(
         "NO_COLOR", "text", "", "Set to anything: the commands that talk to a server print no colours.", ""

@@ -173,9 +173,9 @@ class Control:
 
 def main() -> int:
     """Run until TERM or INT. Exit code 0 then, 1 where the process cannot start."""
-    private_memory.close_to_others()
     try:
         settings = Settings.load()
+        private_memory.close_to_others(unless=settings.debuggable)
         logs.configure(settings.log_level, "control", settings.instance_id)
         crash_points.arm(settings.crash_point_file)
         control = Control(settings)

@@ -35,13 +35,13 @@ from web.frontend_note import FrontendNote, hand_over  # noqa: E402
 from web.gunicorn_log import Log  # noqa: E402
 
 install_wait_callback()
-private_memory.close_to_others()
 
 try:
     _settings = Settings.load()
 except BadSetting as error:
     sys.exit(error.message)
 
+private_memory.close_to_others(unless=_settings.debuggable)
 logs.configure(_settings.log_level, "web", _settings.instance_id)
 _log = logs.get("web.gunicorn")
 

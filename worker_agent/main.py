@@ -49,10 +49,10 @@ def main(hooks: Hooks | None = None) -> int:
     """Run the agent of this machine; the exit code of the process."""
     ending = Ending()
     ending.on_signals()
-    private_memory.close_to_others()
     os.umask(0o077)  # another account may pass the data folder
     try:
         settings = Settings.load()
+        private_memory.close_to_others(unless=settings.debuggable)
         logs.configure(settings.log_level, "agent")
         crash_points.arm(settings.crash_point_file)
         _check(settings)

@@ -44,6 +44,9 @@ SCALED_WINDOWS = {
     "LOCALAI_MODEL_CONFIG_RESYNC_INTERVAL": "1s",
 }
 
+#: Tests count the open files of processes, also those of a normal user.
+DEBUGGABLE = {"LOCALAI_DEBUGGABLE": "true"}
+
 T = TypeVar("T")
 
 
@@ -168,7 +171,13 @@ class Cluster:
         """``program`` stands for the console script."""
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{name}.log"
-        environment = {**clean_environment(), "LOCALAI_API_KEY": API_KEY, **self.variables, **(variables or {})}
+        environment = {
+            **clean_environment(),
+            "LOCALAI_API_KEY": API_KEY,
+            **DEBUGGABLE,
+            **self.variables,
+            **(variables or {}),
+        }
         with log.open("ab") as output:
             popen = subprocess.Popen(
                 [*(program or self.program), *arguments],

@@ -56,7 +56,7 @@ class WebProcess:
     """gunicorn with one worker."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        self.settings = replace(settings, port=free_port())
+        self.settings = replace(settings, port=free_port(), debuggable=True)
         self.url = f"http://127.0.0.1:{self.settings.port}"
         self.log = folder / f"web-{self.settings.port}.log"
         command = [
