@@ -850,6 +850,12 @@ class Settings:
         return [(f.name, f.metadata["spec"]) for f in fields(cls)]
 
     @classmethod
+    def left_out(cls, environ: Mapping[str, str]) -> dict[str, str]:
+        """``environ`` without the variables of settings: keys, tokens and URLs with passwords are among them."""
+        own = {name for _, spec in cls.specs() for name in spec.variables}
+        return {name: value for name, value in environ.items() if name not in own}
+
+    @classmethod
     def unused(cls) -> list[str]:
         """Variables of the environment that are not read, because other programs use them for their own settings."""
         return [name for _, spec in cls.specs() for name in spec.foreign if os.environ.get(name)]

@@ -105,8 +105,7 @@ def local_url(settings: Settings) -> str:
 def child_environment(settings: Settings, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Our environment, with exactly these settings: a variable that a flag overruled must not come back."""
     environ = os.environ if environ is None else environ
-    known = {name for _, spec in Settings.specs() for name in spec.variables}
-    kept = {name: value for name, value in environ.items() if name not in known}
+    kept = Settings.left_out(environ)
     return {**kept, **_import_path(kept), **settings.environ()}
 
 

@@ -17,6 +17,7 @@ from localai import clock
 from localai.embedded import exec_step
 from localai.errors import OperationFailed
 from localai.jobs.operation_rules import Cause
+from localai.settings import Settings
 
 #: How often a download is looked at: for its progress, a cancel and its time limit.
 WATCH_INTERVAL_S = 0.2
@@ -68,7 +69,7 @@ def download(
             stdout=output,
             stderr=subprocess.STDOUT,
             # What pip has received so far lies below the folder, where it is counted and removed.
-            env=os.environ | {"TMPDIR": str(folder)},
+            env=Settings.left_out(os.environ) | {"TMPDIR": str(folder)},
             start_new_session=True,
         )
     try:

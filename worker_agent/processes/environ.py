@@ -60,12 +60,12 @@ def inherited(
 
     Settings of this program are never passed, whatever the further names say: tokens and URLs are among them.
     """
-    own = {name for _, spec in Settings.specs() for name in spec.variables} | _INTERPRETER
     names = (*_PASSED, *(_FOR_INSTALLS if installs else ()), *further)
     return {
         name: value
-        for name, value in (os.environ if environ is None else environ).items()
-        if name not in own and (_is_one_of(name, names) or (name in _PROXIES and (installs or "@" not in value)))
+        for name, value in Settings.left_out(os.environ if environ is None else environ).items()
+        if name not in _INTERPRETER
+        and (_is_one_of(name, names) or (name in _PROXIES and (installs or "@" not in value)))
     }
 
 

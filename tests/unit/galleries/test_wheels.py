@@ -122,3 +122,18 @@ def test_an_interpreter_without_pip_says_so(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OperationFailed, match="ensurepip"):
         wheels.download(SOURCE, tmp_path, received=lambda _: None, cancelled=lambda: False, timeout_s=60)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_download_knows_no_setting_of_this_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALAI_AUTH_DATABASE_URL", "postgresql://frontend:a-password@127.0.0.1/localai")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    script, folder = tmp_path / "python", tmp_path / "download"
+    script.write_text(f'#!/bin/sh\nenv > {tmp_path}/environment\ntouch "$TMPDIR/some_model-1.0-py3-none-any.whl"\n')
+    script.chmod(0o700)
+    folder.mkdir()
+    wheels.download(
+        SOURCE, folder, received=lambda _: None, cancelled=lambda: False, timeout_s=60.0, python=str(script)
+    )
+    names = {line.partition("=")[0] for line in (tmp_path / "environment").read_text().splitlines()}
+    assert "LOCALAI_AUTH_DATABASE_URL" not in names
+    assert {"PATH", "PIP_INDEX_URL", "TMPDIR"} <= names
