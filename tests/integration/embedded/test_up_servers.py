@@ -478,6 +478,8 @@ def test_a_normal_user_can_do_it_too(machine: Machine, python_for_everybody: Pat
     environment = dict(machine.environment)
     packages = sysconfig.get_path("purelib")
     environment["PYTHONPATH"] = f"{environment['PYTHONPATH']}{os.pathsep}{packages}"
+    # The program finds its library by a path in root's home, and without it another build of the same version.
+    environment["LD_LIBRARY_PATH"] = str(python_for_everybody.parents[1] / "lib")
     environment.update({"HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "PYTHONDONTWRITEBYTECODE": "1"})
     machine.environment = environment
     arguments = [str(python_for_everybody), "-m", "localai.cli", "up", "--servers-only"]

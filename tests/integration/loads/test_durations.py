@@ -166,7 +166,9 @@ def test_the_next_load_on_a_node_of_the_class_says_when_it_ends_and_on_another_c
 def test_the_class_of_a_node_is_its_processor_and_not_the_node(
     world: World, figures: dict[str, Any], node_class: str
 ) -> None:
-    node = world.nodes.register(Registration(name=f"class-{node_class}-{len(figures)}", figures=Figures(**figures)))
+    node = world.nodes.register(
+        Registration(name=f"class-{node_class.replace(' ', '-')}-{len(figures)}", figures=Figures(**figures))
+    )
     (row,) = world.sql("SELECT node_class FROM nodes WHERE id = %(id)s", id=node.id)
     world.nodes.deregister(node.id)
     assert row["node_class"] == node_class

@@ -8,11 +8,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from localai.bus.delivery import ThreadDelivery
+from localai.bus.nats import NatsBus
 from localai.bus.subjects import MODEL_STOP
 from localai.db.unit_of_work import UnitOfWork
 from localai.ids import NodeId, new_id
 from localai.jobs.job import Job, StopState
 from tests import plain_http
+from tests.embedded_servers import Servers
 from tests.integration.web.bench import TOKEN, Bench, WebProcess
 from tests.loopback import eventually
 
@@ -31,6 +34,14 @@ def legacy_node(bench: Bench, web: WebProcess) -> Iterator[NodeId]:
     node_id = NodeId(answer.json()["id"])
     yield node_id
     bench.rows.nodes.deregister(node_id, None)
+
+
+@pytest.fixture
+def worker_bus(servers: Servers) -> Iterator[NatsBus]:
+    """The bus as a worker sees it: a frontend's user cannot listen in a node's place."""
+    bus = NatsBus(servers.worker_nats_url, name="worker", delivery=ThreadDelivery())
+    yield bus
+    bus.close()
 
 
 def _sent(bench: Bench, web: WebProcess, model: str) -> Job:
@@ -64,7 +75,7 @@ def _let_pass(bench: Bench, job: Job, seconds: float) -> None:
 
 
 def test_a_cancelled_load_of_a_legacy_node_holds_45_minutes_and_never_longer(
-    bench: Bench, web: WebProcess, legacy_node: NodeId
+    bench: Bench, web: WebProcess, legacy_node: NodeId, worker_bus: NatsBus
 ) -> None:
     asked: list[Any] = []
 
@@ -72,7 +83,7 @@ def test_a_cancelled_load_of_a_legacy_node_holds_45_minutes_and_never_longer(
         asked.append(payload)
         return {}
 
-    bench.bus.serve(legacy_node, MODEL_STOP, stop)
+    worker_bus.serve(legacy_node, MODEL_STOP, stop)
     job = _sent(bench, web, "old-cancelled")
     answer = _cancel(web, job)
     assert (answer.status_code, answer.json()["state"]) == (202, "stopping")
@@ -93,7 +104,7 @@ def test_a_cancelled_load_of_a_legacy_node_holds_45_minutes_and_never_longer(
 
 
 def test_a_legacy_node_is_stopped_by_the_exact_address_and_never_by_the_name_of_the_model(
-    bench: Bench, web: WebProcess, legacy_node: NodeId
+    bench: Bench, web: WebProcess, legacy_node: NodeId, worker_bus: NatsBus
 ) -> None:
     asked: list[Any] = []
     job = _sent(bench, web, "old-stopped")
@@ -104,7 +115,7 @@ def test_a_legacy_node_is_stopped_by_the_exact_address_and_never_by_the_name_of_
         asked.append(payload)
         return {"success": True}  # the words of an older version prove nothing
 
-    bench.bus.serve(legacy_node, MODEL_STOP, stop)
+    worker_bus.serve(legacy_node, MODEL_STOP, stop)
     assert _cancel(web, job).status_code == 202
     (due,) = [row for row in bench.rows.sweeps.due_stops(100) if row.id == job.id]
 
