@@ -10,9 +10,8 @@ from dramatiq.worker import Worker
 from localai.clock import boottime
 from tasks.broker import LocalBroker, ValkeyBroker
 
-#: How long an idle worker waits between two looks at a queue, at most: half of it is the usual delay of an order, and a
-#: cold load has three of them. The library's default of a second makes every idle start a quarter of a second late.
-POLL_MS = 30
+#: How long an idle thread waits before it looks whether it should end. A message wakes it at once.
+IDLE_MS = 250
 #: A consumer that asked nothing for this long does not move: a broken connection is tried again every few seconds.
 STUCK_AFTER_S = 20.0
 
@@ -49,7 +48,7 @@ class RunningWorker:
         self._broker = broker
         self._queues = tuple(queues)
         self._started_at = boottime()
-        self._worker = Worker(broker, queues=set(queues), worker_timeout=POLL_MS, worker_threads=threads)
+        self._worker = Worker(broker, queues=set(queues), worker_timeout=IDLE_MS, worker_threads=threads)
         # As many as there are threads, running ones included: with twice that, the library's default, messages wait in
         # the memory of a busy process where nobody else sees them; with one, the process works on one at a time.
         self._worker.queue_prefetch = threads

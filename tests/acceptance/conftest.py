@@ -32,12 +32,9 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
         cluster.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The one machine of `up`, for tests that need no settings of their own: a start costs seconds of CPU.
-
-    A test on it names its models as no other module does, and leaves the processes able to recover by themselves.
-    """
+    """The machine of `up`, for the tests of a module that need no settings of their own: a start costs 7 s of CPU."""
     variables = {**SCALED_WINDOWS, "LOCALAI_ENABLE_FAULT_BACKEND": "true", "LOCALAI_UPLOAD_LIMIT": "1"}
     cluster = Cluster(tmp_path_factory.mktemp("machine") / "cluster", {**variables, "LOCALAI_THREADS": "1"})
     try:
@@ -46,7 +43,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def up(machine: Cluster) -> Frontend:
     """`localai up`, started with the limit of open files that most machines give a user."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

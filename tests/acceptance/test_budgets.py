@@ -102,7 +102,9 @@ def job(frontend: Frontend, job_id: str) -> dict[str, Any]:
 
 
 def ended(frontend: Frontend, job_id: str) -> dict[str, Any]:
-    return wait_for("the end of the load", lambda: (row := job(frontend, job_id))["state"] != "running" and row)
+    return wait_for(
+        "the end of the load", lambda: (row := job(frontend, job_id))["state"] not in ("queued", "running") and row
+    )
 
 
 def staged_bytes(frontend: Frontend, model: str) -> int:

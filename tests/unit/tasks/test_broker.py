@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 from dramatiq.broker import Consumer, MessageProxy
+from dramatiq.common import dq_name
 from dramatiq.errors import ConnectionClosed, DecodeError
 from redis import ConnectionError as RefusedError
 from redis import TimeoutError as FrozenError
 
 from localai.errors import BadSetting
-from tasks.broker import SOCKET_TIMEOUT_S, LocalBroker, ValkeyBroker, WatchedConsumer, make_broker
+from tasks.broker import POLL_MS, SOCKET_TIMEOUT_S, LocalBroker, ValkeyBroker, WatchedConsumer, make_broker
 from tasks.middleware.logs import LogFields
+from tasks.worker import IDLE_MS
 
 pytestmark = pytest.mark.unit
 
@@ -84,3 +86,10 @@ def test_a_queue_nobody_declared_takes_messages_and_can_be_forgotten() -> None:
     broker = make_broker("stub://")
     broker.forget_queue("node.unknown")
     assert broker.get_declared_queues() == set()
+
+
+def test_a_queue_of_delayed_messages_is_looked_at_less_often_than_one_of_wake_ups() -> None:
+    """An idle process spent half of its looks on delayed messages, of which there are none."""
+    broker = make_broker("redis://127.0.0.1:1/0")
+    waits = {name: broker.consume(name, timeout=IDLE_MS)._inner.timeout for name in ("orders", dq_name("orders"))}
+    assert waits == {"orders": POLL_MS, "orders.DQ": IDLE_MS}
