@@ -86,6 +86,7 @@ def test_lj_06_a_killed_owner_s_load_goes_on_and_its_waiters_are_answered(
     assert sum(value for name, value in staged.items() if "staging_bytes" in str(name)) == len(WEIGHTS)
 
 
+@pytest.mark.long
 def test_with_adoption_off_a_killed_owner_s_load_fails_and_holds_and_then_loads_again(
     cluster: Cluster, pool: ThreadPoolExecutor
 ) -> None:

@@ -74,6 +74,7 @@ def fill(disk: Path) -> None:
             file.write(bytes(4096))
 
 
+@pytest.mark.long
 def test_a_staged_model_is_loaded_again_on_a_disk_without_room_for_a_second_copy(
     cluster: Cluster, small_disk: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_lj_01_a_load_of_twenty_seconds_under_a_statement_timeout_of_two(cluster
             assert word not in text, (log, word)
 
 
+@pytest.mark.long
 def test_first_requests_outlive_somebody_who_holds_the_rows_for_longer_than_a_lock_is_waited_for(
     cluster: Cluster,
 ) -> None:

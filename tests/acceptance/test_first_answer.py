@@ -118,6 +118,7 @@ def test_a_truncated_gguf_fails_the_load_once_with_the_engine_s_last_words(real:
     assert job["error_cause"] == "load_refused"
 
 
+@pytest.mark.long
 def test_a_removed_default_config_is_not_written_again(cluster: Cluster) -> None:
     up = cluster.up()
     up.wait_for_model("smollm2-135m")

@@ -53,7 +53,7 @@ def test_nodes_and_loads_outlast_a_database_that_stood_still_for_longer_than_the
     assert CHANGED not in log_of(frontend)
     loads = [row for row in frontend.jobs(kind="model.load") if row["subject"] == "warm"]
     assert len(loads) == 1, "no second process of the model was started"
-    wait_for("the end of the load", lambda: job(frontend, job_id)["state"] != "running")
+    wait_for("the end of the load", lambda: job(frontend, job_id)["state"] not in ("queued", "running"))
     assert job(frontend, job_id)["state"] == "succeeded", job(frontend, job_id)
 
 

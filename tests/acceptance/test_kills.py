@@ -139,7 +139,7 @@ def _traffic(up: Frontend, model: str, seen: list[Any], end: threading.Event) ->
             end.wait(0.1)
 
 
-@pytest.mark.parametrize("during", ["a load", "traffic"])
+@pytest.mark.parametrize("during", ["a load", pytest.param("traffic", marks=pytest.mark.long)])
 def test_kill_9_of_the_supervisor_leaves_no_process(cluster: Cluster, during: str) -> None:
     up = cluster.up()
     up.wait_for_nodes(1)
