@@ -53,7 +53,8 @@ def newcomer(server: Frontend) -> Iterator[str]:
     registered = server.post("/api/node/register", said, headers=key)
     assert registered.status_code == 201, registered.text
     yield "newcomer"
-    left = server.post(f"/api/node/{registered.json()['id']}/deregister", {}, headers=key)
+    own = {"Authorization": f"Bearer {registered.json()['node_token']}"}
+    left = server.post(f"/api/node/{registered.json()['id']}/deregister", {}, headers=own)
     assert left.status_code == 200, left.text
 
 
@@ -79,7 +80,8 @@ def test_a_refused_worker_with_the_name_of_a_node_is_seen_at_the_node(open_page:
     row = visit.page.get_by_role("row", name=re.compile("^wanted "))
     expect(row).to_contain_text(re.compile("Registration refused .*127.0.0.1:9 .*127.0.0.1:19 "))
     assert visit.violations() == []
-    server.post(f"/api/node/{registered['id']}/deregister", {}, headers=key)
+    own = {"Authorization": f"Bearer {registered['node_token']}"}
+    assert server.post(f"/api/node/{registered['id']}/deregister", {}, headers=own).status_code == 200
     again = server.post("/api/node/register", {**said, "address": "127.0.0.1:19", "secret": "other"}, headers=key)
     assert again.json()["status"] == "pending"
     expect(row).to_contain_text("Approval lost: the worker at 127.0.0.1:19 ")
