@@ -137,7 +137,14 @@ class Supervisor:
         self._agent = agent
 
     def start_model(
-        self, order: Order, *, folder: object, environ: object, gate: Callable[[Running, Group], bool], work: Work
+        self,
+        order: Order,
+        *,
+        folder: object,
+        environ: object,
+        reads: object,
+        gate: Callable[[Running, Group], bool],
+        work: Work,
     ) -> ModelProcess:
         agent, machine, hub = self._agent, self._agent.machine, self._agent.hub
         facts = ProcessFacts(

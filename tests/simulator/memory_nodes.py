@@ -38,8 +38,9 @@ class MemoryNodes:
         self._tables, self._new_life = tables, new_life
 
     def register(
-        self, registration: Registration, credential_hash: str, terms: Terms
+        self, registration: Registration, credential_hash: str, terms: Terms, join_token_hash: str | None = None
     ) -> RegisteredRow[Moved] | Refused:
+        assert join_token_hash is None, "no worker of a schedule is invited"
         now = self._tables.now()
         known = next((node for node in self._tables.nodes.values() if node.name == registration.name), None)
         if not is_next_life(registration.after, known.incarnation if known else 0):
@@ -52,9 +53,9 @@ class MemoryNodes:
             known.refused = decision.reason
             return Refused(id=known.id, reason=decision.reason)
         node = known or Node(id=NodeId(self._tables.new_id()), name=registration.name, created_at=now, status_at=now)
-        own = decision.admission is Admission.ADMITTED
+        own = decision.admission in (Admission.ADMITTED, Admission.MOVED)
         node.status, node.approved = status_at_registration(
-            known=known is not None and own,
+            known=known is not None and decision.admission is Admission.ADMITTED,
             approved=node.approved,
             approve=terms.approve or (terms.approve_own and own),
         )
