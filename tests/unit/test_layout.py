@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import fnmatch
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -132,3 +133,12 @@ def test_only_web_imports_flask_and_only_tests_import_tests() -> None:
         roots = {entry.split(".")[0] for entry in imported}
         assert not roots & {"pytest", "tests"}, where
         assert "flask" not in roots or where.startswith("web/"), where
+
+
+def test_every_decision_has_a_number_of_its_own_which_its_heading_repeats() -> None:
+    records = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    numbers = [path.name[:4] for path in records]
+    assert numbers == [f"{number:04}" for number in range(1, len(records) + 1)]
+    for path in records:
+        heading = path.read_text(encoding="utf-8").splitlines()[0]
+        assert re.match(rf"# {path.name[:4]}\b", heading), f"{path.name} begins with {heading!r}"

@@ -2,7 +2,7 @@
 
 A session has no row: every frontend with the same key believes the same value. The secret of a value is made from the
 key, so a changed key ends all sessions of the old one, on every frontend. A session that a person ends gets a row that
-every frontend reads (docs/decisions/0019-ended-sessions.md).
+every frontend reads (docs/decisions/0020-ended-sessions.md).
 """
 
 from __future__ import annotations

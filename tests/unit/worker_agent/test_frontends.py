@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator
 
 import httpx2
@@ -237,3 +238,11 @@ def test_an_empty_token_is_not_shown_at_all() -> None:
     client = frontends(handle)
     client.use_credential("")
     assert client.heartbeat("n", {}) == "healthy"
+
+
+@pytest.mark.parametrize("urls", [["https://a"], ["HTTPS://a"], ["http://a", "https://b"], ["b"]])
+def test_certificates_are_judged_unless_every_frontend_speaks_plain_http(urls: list[str]) -> None:
+    frontends = Frontends(urls, registration_token="", timeout_s=1.0, clock=lambda: 0.0)
+    context = frontends._client._transport._pool._ssl_context  # type: ignore[attr-defined]
+    assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+    frontends.close()
